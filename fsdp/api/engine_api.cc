@@ -227,6 +227,14 @@ vescomm_status_t vescomm_fsdp_get_unit_counters(const vescomm_fsdp_t *engine, ui
     });
 }
 
+vescomm_status_t vescomm_fsdp_get_step_summary(const vescomm_fsdp_t *engine,
+                                               vescomm_fsdp_step_summary_t *summary) {
+    return api::guarded("vescomm_fsdp_get_step_summary", [&] {
+        api::require(engine, "engine");
+        api::write_struct(summary, engine->engine().step_summary(), "summary");
+    });
+}
+
 vescomm_status_t vescomm_fsdp_get_comm(vescomm_fsdp_t *engine, vescomm_comm_t **comm) {
     return api::guarded("vescomm_fsdp_get_comm", [&] {
         api::require(engine, "engine");

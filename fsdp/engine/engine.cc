@@ -33,12 +33,12 @@ Engine::Engine(const Model &model, vescomm_comm_t *parent, Communicator world)
       optimizer_(model_.spec, model_.plan, shards_, rank_),
       states_(model_.plan, model_.unit_names),
       times_(model_.unit_names),
-      wiring_(
-          std::make_unique<Wiring>(model_, shards_, std::move(world), counters_, times_.units())) {
+      wiring_(std::make_unique<Wiring>(model_, shards_, std::move(world), counters_, times_)) {
     if (has_partner_copies(model_.spec, model_.plan.mesh))
         copy_.emplace(model_.spec, model_.plan, shards_, rank_,
                       partner_distance(gather_nodes(wiring_->comms.world())));
     wiring_->comms.meet();
+    summary_.begin(reading());
 }
 
 void Engine::add_time(Event event, std::uint64_t unit, double begin) noexcept {
@@ -85,6 +85,7 @@ void Engine::begin(std::uint32_t flags) {
     event(Event::begin, no_unit, true, flags, [&] {
         states_.begin(flags);
         wiring_->parameters.begin(states_.evaluation());
+        wiring_->norm.begin(states_.last());
     });
 }
 
@@ -108,6 +109,7 @@ void Engine::pre_backward(std::uint64_t unit) {
     event(Event::pre_backward, unit, true, 0, [&] {
         states_.pre_backward(unit);
         wiring_->parameters.open(unit, GatheredUnits::Use::backward, log_.now());
+        const PhaseTimes::Scope reducing(times_.phases(), &Phases::reduce);
         for (const std::size_t owner : model_.plan.needs[unit])
             if (model_.plan.trainable(owner)) wiring_->gradients.acquire(static_cast<int>(owner));
     });
@@ -225,7 +227,10 @@ void Engine::finish_backward() {
         for (const std::size_t unit : states_.finish_backward()) send(unit);
         wiring_->parameters.end();
         wiring_->gradients.finish(states_.last());
-        if (states_.last()) sum_over_replicas();
+        if (states_.last()) {
+            sum_over_replicas();
+            wiring_->norm.finish();
+        }
         gradients_ = {};
     });
 }
@@ -284,8 +289,7 @@ void Engine::rewire() {
     gradients_ = {};
     log_ = {};
     Communicator world = make_world(parent_);
-    wiring_ =
-        std::make_unique<Wiring>(model_, shards_, std::move(world), counters_, times_.units());
+    wiring_ = std::make_unique<Wiring>(model_, shards_, std::move(world), counters_, times_);
     catch_up(wiring_->comms.world());
 }
 
@@ -360,12 +364,17 @@ vescomm_comm_t *Engine::comm() {
 vescomm_fsdp_counters_t Engine::counters() const {
     vescomm_fsdp_counters_t counters = counters_;
     counters.steps = optimizer_.steps();
+    counters.optimizer_seconds = times_.seconds().measure + times_.seconds().update;
     counters.exposed_seconds -= counters.optimizer_seconds;
     counters.allocated_bytes = shards_.bytes() + (copy_ ? copy_->bytes() : 0);
     if (wiring_)
         counters.allocated_bytes += wiring_->parameters.bytes() + wiring_->gradients.bytes() +
                                     wiring_->gradients.scratch_bytes();
     return counters;
+}
+
+StepSummary::Reading Engine::reading() const {
+    return {vescomm_trace_get_seconds(), counters(), times_.seconds()};
 }
 
 vescomm_fsdp_unit_counters_t Engine::unit_counters(std::uint64_t unit) const {

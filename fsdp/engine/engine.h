@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -16,6 +17,7 @@
 #include "fsdp/engine/optimizer.h"
 #include "fsdp/engine/partner_copy.h"
 #include "fsdp/engine/redistribution.h"
+#include "fsdp/engine/step_summary.h"
 #include "fsdp/engine/unit_states.h"
 #include "fsdp/engine/wiring.h"
 #include "fsdp/error.h"
@@ -77,6 +79,7 @@ public:
     std::vector<vescomm_optimizer_piece_t> pieces(std::uint64_t unit) const;
     vescomm_fsdp_counters_t counters() const;
     vescomm_fsdp_unit_counters_t unit_counters(std::uint64_t unit) const;
+    const vescomm_fsdp_step_summary_t &step_summary() const { return summary_.last(); }
     void progress();
     // The communicator of all ranks, until reset().
     vescomm_comm_t *comm();
@@ -100,6 +103,9 @@ private:
     // Runs an event. An error breaks the engine on all ranks. `noted`: ranks compare the event.
     template <typename Body>
     void event(Event event, std::uint64_t unit, bool noted, std::uint64_t detail, Body &&body);
+    // Runs a part of an event. An error breaks the engine on all ranks, and is thrown.
+    template <typename Body>
+    void guarded(Event event, std::uint64_t unit, Body &&body);
     // Counts the time of an event that began at `begin`, and records its span.
     void add_time(Event event, std::uint64_t unit, double begin) noexcept;
     [[noreturn]] void fail(Event event, std::uint64_t unit, vescomm_status_t status,
@@ -112,7 +118,13 @@ private:
     void send(std::size_t unit);
     void sum_over_replicas();
     double measure_norm();
-    void apply(const Update &update);
+    // Updates the masters of one unit after the other. `gathers`: starts to gather those that the
+    // next forward opens first, each after its update.
+    void apply(const Update &update, bool gathers);
+    // Makes progress after the update of a unit, and gathers the unit if it is one of the first. An
+    // error breaks the engine, so that the next event throws it: an update is never interrupted.
+    void follow_update(std::size_t unit, std::span<const int> first) noexcept;
+    StepSummary::Reading reading() const;
     // Completes the last update of any rank of `world`. Collective.
     void catch_up(Communicator &world);
     // Makes the copy of another rank's shards again.
@@ -134,6 +146,7 @@ private:
     EventLog log_;
     vescomm_fsdp_counters_t counters_ = vescomm_fsdp_counters_init();
     EventTimes times_;
+    StepSummary summary_;
     std::unique_ptr<Wiring> wiring_;
     std::optional<Failure> failure_;
     Gradients gradients_;

@@ -129,6 +129,7 @@ void Engine::load(const std::string &folder) {
     event(Event::load, no_unit, true, hash_of(folder.data(), folder.size()), [&] {
         states_.require_closed("vescomm_fsdp_load()");
         wiring_->watch.verify(wiring_->watch.post(log_.now()));
+        wiring_->parameters.forget();
         agreement = make_agreement(parent_);
     });
     // An error is the same on all ranks, and does not break the engine: another folder may be
@@ -149,7 +150,6 @@ void Engine::load(const std::string &folder) {
         opened.read(wanted);
         return std::string();
     };
-    wiring_->parameters.forget();
     ++generation_;
     complete_ = false;
     checkpoint::run_on_all(*agreement, read, [] {});

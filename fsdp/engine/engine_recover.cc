@@ -65,6 +65,7 @@ Spec Engine::spec_for_survivors() const {
 void Engine::take_counts(const Engine &before, std::int64_t generation) {
     counters_ = before.counters_;
     times_.take(before.times_);
+    summary_ = before.summary_;
     last_update_ = before.last_update_;
     generation_ = static_cast<std::uint64_t>(generation) + 1;
     recoveries_ = before.recoveries_ + 1;

@@ -21,9 +21,17 @@ template <typename Body>
 void Engine::event(Event event, std::uint64_t unit, bool noted, std::uint64_t detail, Body &&body) {
     const double begin = vescomm_trace_get_seconds();
     const AtExit timed{[&] { add_time(event, unit, begin); }};
+    const PhaseTimes::Scope phase(times_.phases(), phase_of(event));
     require_wiring();
-    try {
+    guarded(event, unit, [&] {
         if (noted) log_.note(event, unit, detail);
+        std::forward<Body>(body)();
+    });
+}
+
+template <typename Body>
+void Engine::guarded(Event event, std::uint64_t unit, Body &&body) {
+    try {
         std::forward<Body>(body)();
     } catch (const Failure &error) {
         fail(event, unit, error.status, error.what());

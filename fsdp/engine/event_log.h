@@ -31,6 +31,7 @@ enum class Event : std::uint64_t {
     save,
     load,
     progress,
+    update,  // of a unit, within a step; not announced
 };
 
 // "pre_forward"

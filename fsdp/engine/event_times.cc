@@ -24,12 +24,34 @@ double *seconds_of(vescomm_fsdp_unit_counters_t &unit, Event event) {
         case Event::unshard:
         case Event::reshard:
             return &unit.explicit_seconds;
+        case Event::update:
+            return &unit.update_seconds;
         default:
             return nullptr;
     }
 }
 
 }  // namespace
+
+PhaseTimes::Phase phase_of(Event event) {
+    switch (event) {
+        case Event::pre_forward:
+        case Event::post_forward:
+        case Event::pre_backward:
+        case Event::unshard:
+        case Event::reshard:
+        case Event::parameter:
+            return &Phases::gather;
+        case Event::post_backward:
+        case Event::finish_backward:
+            return &Phases::reduce;
+        case Event::norm:
+        case Event::step:
+            return &Phases::agree;
+        default:
+            return &Phases::none;
+    }
+}
 
 EventTimes::EventTimes(std::span<const std::string> unit_names)
     : unit_names_(unit_names), units_(unit_names.size(), vescomm_fsdp_unit_counters_init()) {}

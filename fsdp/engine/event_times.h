@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Durations of events: sums by unit, and spans in the trace of the engine's communicator.
+// Durations of events: sums by unit and by phase, and spans in the trace of the engine's
+// communicator.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +13,13 @@
 #include <vector>
 
 #include "fsdp/engine/event_log.h"
+#include "fsdp/engine/phase_times.h"
 #include "vescomm/fsdp.h"
 
 namespace vescomm::fsdp {
+
+// The phase of an event that no other phase interrupts.
+PhaseTimes::Phase phase_of(Event event);
 
 class EventTimes {
 public:
@@ -26,7 +31,13 @@ public:
     void add(Event event, std::uint64_t unit, double begin, double end,
              vescomm_comm_t *comm) noexcept;
     // Goes on with the counters of an engine with the same units.
-    void take(const EventTimes &before) { units_ = before.units_; }
+    void take(const EventTimes &before) {
+        units_ = before.units_;
+        phases_.take(before.phases_);
+    }
+
+    PhaseTimes &phases() { return phases_; }
+    const Phases &seconds() const { return phases_.seconds(); }
 
     std::vector<vescomm_fsdp_unit_counters_t> &units() { return units_; }
     const std::vector<vescomm_fsdp_unit_counters_t> &units() const { return units_; }
@@ -34,6 +45,7 @@ public:
 private:
     std::span<const std::string> unit_names_;
     std::vector<vescomm_fsdp_unit_counters_t> units_;
+    PhaseTimes phases_;
     std::map<std::pair<Event, std::uint64_t>, std::string> span_names_;  // of events so far
 };
 

@@ -108,6 +108,16 @@ void GatheredUnits::forget() {
     pool_.drop_all();
 }
 
+std::vector<int> GatheredUnits::first_units() const {
+    return needed_first(order_, plan_);
+}
+
+void GatheredUnits::start_first(int unit, std::span<const int> first,
+                                const Announcement &announcement) {
+    const SlotPool::Opened opened = pool_.prefetch(unit, first);
+    if (opened.gather) gather(unit, opened.slot, announcement);
+}
+
 void *GatheredUnits::data(std::size_t parameter) {
     const ParameterPlace &at = *plan_.parameter_places[parameter];
     const Bucket &bucket = plan_.buckets[at.bucket];

@@ -6,6 +6,7 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
 #include "fsdp/engine/order.h"
 #include "fsdp/engine/parameter_slots.h"
@@ -38,6 +39,12 @@ public:
     void advance() { slots_.advance(); }
     // Empties all slots, because the masters change.
     void forget();
+    // The units that the next micro-batch of training gathers first, in this order.
+    std::vector<int> first_units() const;
+    // Starts to gather one of them, unless it is in a slot. Its masters are those of the next step.
+    void start_first(int unit, std::span<const int> first, const Announcement &announcement);
+    // Waits for all gathers. Throws Failure.
+    void complete() { slots_.await_all(); }
 
     // True if the unit is open, or was started.
     bool holds(std::size_t unit) const { return pool_.pins(static_cast<int>(unit)) > 0; }

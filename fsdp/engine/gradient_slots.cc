@@ -11,13 +11,15 @@
 namespace vescomm::fsdp {
 
 GradientSlots::GradientSlots(const Spec &spec, const ModelPlan &plan, const Shards &shards,
-                             std::span<const std::string> unit_names, Comms &comms, Watch &watch)
+                             std::span<const std::string> unit_names, Comms &comms, Watch &watch,
+                             GradientNorm &norm)
     : spec_(spec),
       plan_(plan),
       shards_(shards),
       unit_names_(unit_names),
       comms_(comms),
       watch_(watch),
+      norm_(norm),
       pool_(plan.gradient_slot_ranges, plan.gradient_slots.size()),
       offsets_(plan.buckets.size(), 0),
       slots_(plan.gradient_slots.size()),
@@ -176,6 +178,7 @@ void GradientSlots::drain(Slot &slot) {
         const float *more = scratch_of(slot, bucket);
         for (float &sum : shards_.gradient(bucket)) sum += *more++;
     }
+    norm_.add(static_cast<std::size_t>(slot.sending));
     slot.sending = -1;
 }
 

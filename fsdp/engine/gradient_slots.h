@@ -16,6 +16,7 @@
 
 #include "fsdp/engine/comms.h"
 #include "fsdp/engine/event_log.h"
+#include "fsdp/engine/gradient_norm.h"
 #include "fsdp/engine/quantised_sums.h"
 #include "fsdp/engine/shards.h"
 #include "fsdp/engine/slot_pool.h"
@@ -28,7 +29,8 @@ class GradientSlots {
 public:
     // All arguments must outlive the slots. Collective.
     GradientSlots(const Spec &spec, const ModelPlan &plan, const Shards &shards,
-                  std::span<const std::string> unit_names, Comms &comms, Watch &watch);
+                  std::span<const std::string> unit_names, Comms &comms, Watch &watch,
+                  GradientNorm &norm);
 
     // Gives a unit a slot, unless it has one. Throws Failure if all slots are in use.
     void acquire(int unit);
@@ -77,6 +79,7 @@ private:
     std::span<const std::string> unit_names_;
     Comms &comms_;
     Watch &watch_;
+    GradientNorm &norm_;
     SlotPool pool_;
     std::vector<std::uint64_t> offsets_;  // by bucket: bytes in the slot
     std::vector<Slot> slots_;

@@ -25,9 +25,11 @@ std::vector<OptimizerRun> make_runs(const Spec &spec, const ModelPlan &plan, int
 }
 
 Optimizer::Optimizer(const Spec &spec, const ModelPlan &plan, const Shards &shards, int rank)
-    : shards_(shards),
+    : plan_(plan),
+      shards_(shards),
       groups_(spec.groups()),
-      runs_(make_runs(spec, plan, plan.mesh.position(rank))) {
+      runs_(make_runs(spec, plan, plan.mesh.position(rank))),
+      runs_of_(plan.buckets.size()) {
     for (const Group &group : groups_) agreed_.push_back(group.settings);
     for (OptimizerRun &run : runs_) {
         const std::vector<vescomm_type_t> &types = plan.buckets[run.bucket].states;
@@ -35,6 +37,10 @@ Optimizer::Optimizer(const Spec &spec, const ModelPlan &plan, const Shards &shar
             run.states.push_back(static_cast<std::byte *>(shards.state(run.bucket, state)) +
                                  static_cast<std::size_t>(run.offset) *
                                      vescomm_type_get_bytes(types[state]));
+    }
+    for (std::size_t begin = 0, end = 0; begin < runs_.size(); begin = end) {
+        while (end < runs_.size() && runs_[end].bucket == runs_[begin].bucket) ++end;
+        runs_of_[runs_[begin].bucket] = std::span(runs_).subspan(begin, end - begin);
     }
 }
 
@@ -61,32 +67,41 @@ void Optimizer::restore_settings() {
         groups_[group].settings = agreed_[group];
 }
 
-void Optimizer::step(float gradient_scale, double learning_rate_scale) {
+void Optimizer::step(float gradient_scale, double learning_rate_scale, std::span<const int> units,
+                     const std::function<void(std::size_t unit)> &updated) {
     ++steps_;
-    for (std::size_t number = 0; number < runs_.size(); ++number) {
-        const OptimizerRun &part = runs_[number];
-        // The disk reads the next bucket while this one is updated, and writes the one before.
-        const bool last = number + 1 == runs_.size();
-        const bool last_of_bucket = last || runs_[number + 1].bucket != part.bucket;
-        if (last_of_bucket && !last) shards_.will_need(runs_[number + 1].bucket);
-        const Group &group = groups_[part.group];
-        vescomm_optimizer_run_t run = vescomm_optimizer_run_init();
-        run.states = static_cast<std::uint32_t>(part.states.size());
-        run.elements = part.elements;
-        run.pieces = part.pieces.data();
-        run.piece_count = part.pieces.size();
-        run.master = shards_.master(part.bucket).data() + part.offset;
-        run.gradient = shards_.gradient(part.bucket).data() + part.offset;
-        run.state = part.states.data();
-        run.step = steps_;
-        run.learning_rate_scale = learning_rate_scale;
-        run.gradient_scale = gradient_scale;
-        const int result = group.kind.step(group.kind.context, group.settings.data(), &run);
-        if (result != 0)
-            refuse("optimizer \"{}\" returned {} for a run of {} elements", group.kind.name, result,
-                   part.elements);
-        if (last_of_bucket) shards_.rest(part.bucket);
+    for (std::size_t number = 0; number < units.size(); ++number) {
+        // The disk reads the next unit while this one is updated, and writes the one before.
+        if (number + 1 < units.size())
+            for (const std::size_t bucket : plan_.of_unit[units[number + 1]])
+                if (!runs_of_[bucket].empty()) shards_.will_need(bucket);
+        for (const std::size_t bucket : plan_.of_unit[units[number]]) {
+            for (const OptimizerRun &run : runs_of_[bucket])
+                update(run, gradient_scale, learning_rate_scale);
+            if (!runs_of_[bucket].empty()) shards_.rest(bucket);
+        }
+        if (updated) updated(static_cast<std::size_t>(units[number]));
     }
+}
+
+void Optimizer::update(const OptimizerRun &part, float gradient_scale,
+                       double learning_rate_scale) const {
+    const Group &group = groups_[part.group];
+    vescomm_optimizer_run_t run = vescomm_optimizer_run_init();
+    run.states = static_cast<std::uint32_t>(part.states.size());
+    run.elements = part.elements;
+    run.pieces = part.pieces.data();
+    run.piece_count = part.pieces.size();
+    run.master = shards_.master(part.bucket).data() + part.offset;
+    run.gradient = shards_.gradient(part.bucket).data() + part.offset;
+    run.state = part.states.data();
+    run.step = steps_;
+    run.learning_rate_scale = learning_rate_scale;
+    run.gradient_scale = gradient_scale;
+    const int result = group.kind.step(group.kind.context, group.settings.data(), &run);
+    if (result != 0)
+        refuse("optimizer \"{}\" returned {} for a run of {} elements", group.kind.name, result,
+               part.elements);
 }
 
 }  // namespace vescomm::fsdp

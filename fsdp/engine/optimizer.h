@@ -6,6 +6,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <span>
 #include <vector>
 
 #include "fsdp/engine/shards.h"
@@ -29,7 +31,7 @@ std::vector<OptimizerRun> make_runs(const Spec &spec, const ModelPlan &plan, int
 
 class Optimizer {
 public:
-    // `shards` must outlive the optimizer.
+    // `plan` and `shards` must outlive the optimizer.
     Optimizer(const Spec &spec, const ModelPlan &plan, const Shards &shards, int rank);
 
     // Replaces the settings of a group. Throws Failure if it needs other states.
@@ -39,8 +41,10 @@ public:
     // Returns to the settings that all ranks had last.
     void restore_settings();
 
-    // Updates all shards. Throws Failure if a kind fails.
-    void step(float gradient_scale, double learning_rate_scale);
+    // Updates the shards of `units`, which are all units, one after the other, and calls
+    // updated(unit) after each. Throws Failure if a kind fails.
+    void step(float gradient_scale, double learning_rate_scale, std::span<const int> units,
+              const std::function<void(std::size_t unit)> &updated);
 
     std::int64_t steps() const { return steps_; }
     // The number of steps of a checkpoint.
@@ -48,10 +52,14 @@ public:
     const std::vector<Group> &groups() const { return groups_; }
 
 private:
+    void update(const OptimizerRun &run, float gradient_scale, double learning_rate_scale) const;
+
+    const ModelPlan &plan_;
     const Shards &shards_;
     std::vector<Group> groups_;
     std::vector<std::vector<std::byte>> agreed_;  // by group: settings that all ranks had last
-    std::vector<OptimizerRun> runs_;
+    std::vector<OptimizerRun> runs_;  // those of a bucket are consecutive
+    std::vector<std::span<const OptimizerRun>> runs_of_;  // by bucket
     std::int64_t steps_ = 0;
 };
 

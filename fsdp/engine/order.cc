@@ -60,12 +60,19 @@ void Order::deviate() {
 }
 
 std::vector<int> Order::upcoming(std::size_t count) const {
+    if (!known_) return {};
+    return distinct(expected_[evaluation_], next_, count);
+}
+
+std::vector<int> Order::first(std::size_t count) const {
+    return distinct(expected_[0], 0, count);
+}
+
+std::vector<int> Order::distinct(const Sequence &sequence, std::size_t from, std::size_t count) {
     std::vector<int> units;
-    if (!known_) return units;
-    const Sequence &expected = expected_[evaluation_];
-    for (std::size_t i = next_; i < expected.size() && units.size() < count; ++i)
-        if (std::find(units.begin(), units.end(), expected[i].unit) == units.end())
-            units.push_back(expected[i].unit);
+    for (std::size_t i = from; i < sequence.size() && units.size() < count; ++i)
+        if (std::find(units.begin(), units.end(), sequence[i].unit) == units.end())
+            units.push_back(sequence[i].unit);
     return units;
 }
 

@@ -26,6 +26,8 @@ public:
 
     // The next units after the last one that was opened, each once, at most `count`.
     std::vector<int> upcoming(std::size_t count) const;
+    // The units that the next micro-batch of training opens first, each once, at most `count`.
+    std::vector<int> first(std::size_t count) const;
 
     // Micro-batches that deviated from the order so far.
     std::uint64_t deviations() const { return deviations_; }
@@ -39,6 +41,8 @@ private:
     using Sequence = std::vector<Open>;
 
     void deviate();
+    // The units of a sequence from a position on, each once, at most `count`.
+    static std::vector<int> distinct(const Sequence &sequence, std::size_t from, std::size_t count);
 
     vescomm_fsdp_order_t kind_;
     Sequence expected_[2];  // of training, of evaluation

@@ -15,17 +15,27 @@
 
 namespace vescomm::fsdp {
 
-// Returns the units that are gathered next: the upcoming ones, each after the units whose
-// parameters it shares. At most one for each slot.
-inline std::vector<int> needed_soon(const Order &order, const ModelPlan &plan) {
-    std::vector<int> soon;
-    for (const int unit : order.upcoming(plan.slots.size()))
+// Returns the units that are gathered for some units: each after the units whose parameters it
+// shares. At most one for each slot.
+inline std::vector<int> needed_for(std::span<const int> units, const ModelPlan &plan) {
+    std::vector<int> needed;
+    for (const int unit : units)
         for (const std::size_t owner : plan.needs[unit]) {
-            if (std::ranges::count(soon, static_cast<int>(owner)) > 0) continue;
-            if (soon.size() == plan.slots.size()) return soon;
-            soon.push_back(static_cast<int>(owner));
+            if (std::ranges::count(needed, static_cast<int>(owner)) > 0) continue;
+            if (needed.size() == plan.slots.size()) return needed;
+            needed.push_back(static_cast<int>(owner));
         }
-    return soon;
+    return needed;
+}
+
+// Returns the units that are gathered next.
+inline std::vector<int> needed_soon(const Order &order, const ModelPlan &plan) {
+    return needed_for(order.upcoming(plan.slots.size()), plan);
+}
+
+// Returns the units that are gathered first in the next micro-batch of training.
+inline std::vector<int> needed_first(const Order &order, const ModelPlan &plan) {
+    return needed_for(order.first(plan.slots.size()), plan);
 }
 
 // Gives the next units slots as long as there are some. Calls gather(unit, opened) for each unit

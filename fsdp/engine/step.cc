@@ -1,7 +1,12 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The end of a step: norm, clipping, the optimizers.
+// The end of a step: norm, clipping, the optimizers. Updates and the first gathers of the next
+// forward overlap:
+//
+//     agree on arguments and norm ─► update u0 ─► update u1 ─► update u2 ─► ...
+//                                          └ gather u0 ────┴ gather u1 ─────────► pre_forward
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -9,7 +14,6 @@
 
 #include "fsdp/engine/engine.h"
 #include "fsdp/engine/event_body.h"
-#include "fsdp/engine/stopwatch.h"
 #include "fsdp/hash.h"
 #include "fsdp/norm/exact_sum.h"
 
@@ -33,6 +37,14 @@ bool is_f32_factor(double factor) {
     return size >= std::numeric_limits<float>::min() && size <= std::numeric_limits<float>::max();
 }
 
+// The units in the order of their updates: those that are gathered first, then the others.
+std::vector<int> update_order(const std::vector<int> &first, std::size_t units) {
+    std::vector<int> order = first;
+    for (int unit = 0; unit < static_cast<int>(units); ++unit)
+        if (std::ranges::count(first, unit) == 0) order.push_back(unit);
+    return order;
+}
+
 // True if every gradient, multiplied by `factor`, is finite in f32. `norm`: of the gradients
 // multiplied by `scale`.
 bool representable(double norm, double scale, double factor) {
@@ -47,12 +59,7 @@ bool representable(double norm, double scale, double factor) {
 // The sum of squares is exact, so it does not depend on the cuts between ranks.
 double Engine::measure_norm() {
     if (gradients_.norm) return *gradients_.norm;
-    ExactSum sum;
-    {
-        const Stopwatch watch(counters_.optimizer_seconds);
-        const std::span<const float> gradients = shards_.gradients();
-        sum.add_squares(gradients.data(), VESCOMM_F32, gradients.size());
-    }
+    ExactSum sum = wiring_->norm.sum();
     if (model_.plan.mesh.shard_ranks > 1) {
         vescomm_request_t *request = nullptr;
         check(vescomm_all_reduce(wiring_->comms.shard().get(), sum.words().data(),
@@ -90,6 +97,7 @@ void Engine::scale(double factor) {
 }
 
 void Engine::step(vescomm_fsdp_step_t &step) {
+    const StepSummary::Reading begin = reading();
     const double arguments[] = {step.learning_rate_scale, step.max_norm, step.loss_scale};
     event(Event::step, no_unit, true, hash_of(arguments, sizeof arguments), [&] {
         states_.require_gradients();
@@ -113,33 +121,62 @@ void Engine::step(vescomm_fsdp_step_t &step) {
             // No rank updates anything before all ranks can.
             wiring_->watch.verify(wiring_->watch.post(log_.now()));
         }
-        wiring_->parameters.forget();
+        step.norm = norm;
+        step.skipped = representable(norm, scale, factor) ? 0 : 1;
+        if (step.skipped == 0) wiring_->parameters.forget();
         states_.step();
         wiring_->gradients.begin_step();
         gradients_ = {};
-        step.norm = norm;
-        step.skipped = representable(norm, scale, factor) ? 0 : 1;
         apply({last_update_.number + 1, static_cast<std::uint64_t>(step.skipped), factor,
-               step.learning_rate_scale});
+               step.learning_rate_scale},
+              true);
         step.step = optimizer_.steps();
     });
+    summary_.complete(begin, reading(), step);
 }
 
-void Engine::apply(const Update &update) {
+void Engine::apply(const Update &update, bool gathers) {
+    std::vector<int> first;
+    if (gathers) first = wiring_->parameters.first_units();
+    const std::vector<int> units = update_order(first, model_.plan.of_unit.size());
     last_update_ = update;
     optimizer_.agree_on_settings();
     if (copy_) copy_->optimizer().agree_on_settings();
     if (update.skipped != 0) {
         ++counters_.skipped;
+        for (const int unit : first) follow_update(static_cast<std::size_t>(unit), first);
         return;
     }
     ++generation_;
-    const Stopwatch watch(counters_.optimizer_seconds);
+    const PhaseTimes::Scope updating(times_.phases(), &Phases::update);
     const bool complete = std::exchange(complete_, false);
     const auto factor = static_cast<float>(update.factor);
-    optimizer_.step(factor, update.learning_rate_scale);
-    if (copy_) copy_->optimizer().step(factor, update.learning_rate_scale);
+    double begin = vescomm_trace_get_seconds();
+    const auto updated = [&](std::size_t unit) {
+        times_.add(Event::update, unit, begin, vescomm_trace_get_seconds(),
+                   wiring_ ? wiring_->comms.world().get() : nullptr);
+        if (gathers) follow_update(unit, first);
+        begin = vescomm_trace_get_seconds();
+    };
+    optimizer_.step(factor, update.learning_rate_scale, units, updated);
+    if (copy_)
+        copy_->optimizer().step(factor, update.learning_rate_scale, units, [&](std::size_t unit) {
+            if (gathers) follow_update(unit, {});
+        });
     complete_ = complete;  // a step does not complete what an earlier one has left
+}
+
+void Engine::follow_update(std::size_t unit, std::span<const int> first) noexcept {
+    if (failure_) return;
+    const PhaseTimes::Scope gathering(times_.phases(), &Phases::gather);
+    try {
+        guarded(Event::step, no_unit, [&] {
+            if (std::ranges::count(first, static_cast<int>(unit)) > 0)
+                wiring_->parameters.start_first(static_cast<int>(unit), first, log_.now());
+            wiring_->comms.progress();
+        });
+    } catch (const std::exception &) {  // the engine is broken now
+    }
 }
 
 // A rank that has updated its masters has seen the announcement of this step by every other rank.
@@ -153,7 +190,7 @@ void Engine::catch_up(Communicator &world) {
                              nullptr));
     meet_in(world);
     for (const Update &other : all)
-        if (other.number > last_update_.number) apply(other);
+        if (other.number > last_update_.number) apply(other, false);
     // Other ranks may not have come to a vescomm_fsdp_set_group() after it.
     optimizer_.restore_settings();
     if (copy_) copy_->optimizer().restore_settings();

@@ -5,11 +5,13 @@
 // and requests. Shards are not part of it.
 #pragma once
 
-#include <cstdint>
+#include <exception>
 #include <utility>
 
 #include "fsdp/engine/comms.h"
+#include "fsdp/engine/event_times.h"
 #include "fsdp/engine/gathered_units.h"
+#include "fsdp/engine/gradient_norm.h"
 #include "fsdp/engine/gradient_slots.h"
 #include "fsdp/engine/watch.h"
 
@@ -25,17 +27,23 @@ struct Model {
 struct Wiring {
     // `world`: of all ranks. The other arguments must outlive the wiring. Collective.
     Wiring(const Model &model, const Shards &shards, Communicator world,
-           vescomm_fsdp_counters_t &counters,
-           std::vector<vescomm_fsdp_unit_counters_t> &unit_counters)
+           vescomm_fsdp_counters_t &counters, EventTimes &times)
         : comms(std::move(world), model.plan.mesh),
           watch(comms, model.unit_names),
           parameters(model.spec, model.plan, shards, model.unit_names, comms, watch, counters,
-                     unit_counters),
-          gradients(model.spec, model.plan, shards, model.unit_names, comms, watch) {}
+                     times.units()),
+          norm(model.plan, shards, times.phases()),
+          gradients(model.spec, model.plan, shards, model.unit_names, comms, watch, norm) {}
 
-    // Running sums write to memory of the slots, and a running request cannot be freed.
+    // Running sums write to memory of the slots, and a running request cannot be freed. Gathers
+    // that a step has started end here: other ranks may need progress on all communicators for it.
     ~Wiring() {
-        if (gradients.sending()) comms.abort("the engine was freed in the middle of a step");
+        try {
+            if (gradients.sending()) comms.abort("the engine was freed in the middle of a step");
+            parameters.complete();
+        } catch (const std::exception &error) {
+            comms.abort(error.what());
+        }
     }
     Wiring(const Wiring &) = delete;
     Wiring &operator=(const Wiring &) = delete;
@@ -43,6 +51,7 @@ struct Wiring {
     Comms comms;
     Watch watch;
     GatheredUnits parameters;
+    GradientNorm norm;
     GradientSlots gradients;
 };
 

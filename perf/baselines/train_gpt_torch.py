@@ -15,6 +15,7 @@ bf16-pure   parameters in bf16 and a hand-written master copy in f32; one proces
 """
 
 import argparse
+import gc
 import json
 import os
 import statistics
@@ -184,6 +185,38 @@ def peak_bytes():
     return 0
 
 
+def proportional_bytes():
+    """Returns the proportional set size of this process: shared pages count as a part."""
+    for line in open("/proc/self/smaps_rollup"):
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def node_bytes(ranks):
+    """Returns the memory of all ranks, which are on one node. None of them goes on meanwhile."""
+    if ranks == 1:
+        return proportional_bytes()
+    torch.distributed.barrier()
+    total = torch.tensor([proportional_bytes()], dtype=torch.int64)
+    torch.distributed.all_reduce(total)
+    return total.item()
+
+
+def load_lazily(options, rank):
+    """Trains a tiny model, so that PyTorch has loaded all modules and libraries that it uses."""
+    tiny = argparse.Namespace(**{**vars(options), "layers": 1, "dim": 8 * options.heads,
+                                 "context": 16, "batch": 1, "data": None})
+    trainer = Trainer(tiny)
+    data = Data(tiny, rank)
+    for kind in ("foreach", "fused"):
+        trainer.use_optimizer(kind)
+        trainer.compute(*data.next())
+        trainer.update()
+    del trainer
+    gc.collect()
+
+
 def worker(rank, options, rendezvous):
     torch.set_num_threads(1)
     torch.set_num_interop_threads(1)
@@ -192,6 +225,8 @@ def worker(rank, options, rendezvous):
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
         torch.distributed.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank,
                                              world_size=options.ranks)
+    load_lazily(options, rank)
+    node_before = node_bytes(options.ranks)
     trainer = Trainer(options)
     data = Data(options, rank)
     kind = faster_optimizer(trainer, data, options)
@@ -209,6 +244,12 @@ def worker(rank, options, rendezvous):
         if step >= options.warmup:
             step_ms.append(1e3 * (end - start))
             compute_ms.append(1e3 * (computed - start))
+
+    # A step more, without its time: the gradients exist before the update.
+    trainer.compute(*data.next())
+    node_pss = node_bytes(options.ranks)
+    trainer.update()
+    node_pss = max(node_pss, node_bytes(options.ranks))
 
     if rank == 0:
         median = statistics.median(step_ms)
@@ -228,6 +269,8 @@ def worker(rank, options, rendezvous):
             "first_loss": losses[0],
             "last_loss": losses[-1],
             "peak_bytes_of_rank_0": peak_bytes(),
+            "node_pss": node_pss,
+            "node_pss_before": node_before,
         }
         for name, value in report.items():
             print(f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}")

@@ -190,7 +190,27 @@ MEMBER(vescomm_fsdp_unit_counters_t, reduce_bytes, 24);
 MEMBER(vescomm_fsdp_unit_counters_t, forward_seconds, 32);
 MEMBER(vescomm_fsdp_unit_counters_t, backward_seconds, 40);
 MEMBER(vescomm_fsdp_unit_counters_t, explicit_seconds, 48);
-FREEZE(sizeof(vescomm_fsdp_unit_counters_t) == 56);
+MEMBER(vescomm_fsdp_unit_counters_t, update_seconds, 56);
+FREEZE(sizeof(vescomm_fsdp_unit_counters_t) == 64);
+MEMBER(vescomm_fsdp_step_summary_t, struct_size, 0);
+MEMBER(vescomm_fsdp_step_summary_t, skipped, 4);
+MEMBER(vescomm_fsdp_step_summary_t, step, 8);
+MEMBER(vescomm_fsdp_step_summary_t, norm, 16);
+MEMBER(vescomm_fsdp_step_summary_t, seconds, 24);
+MEMBER(vescomm_fsdp_step_summary_t, step_seconds, 32);
+MEMBER(vescomm_fsdp_step_summary_t, exposed_seconds, 40);
+MEMBER(vescomm_fsdp_step_summary_t, gather_seconds, 48);
+MEMBER(vescomm_fsdp_step_summary_t, reduce_seconds, 56);
+MEMBER(vescomm_fsdp_step_summary_t, agree_seconds, 64);
+MEMBER(vescomm_fsdp_step_summary_t, norm_seconds, 72);
+MEMBER(vescomm_fsdp_step_summary_t, update_seconds, 80);
+MEMBER(vescomm_fsdp_step_summary_t, gathers, 88);
+MEMBER(vescomm_fsdp_step_summary_t, early_gathers, 96);
+MEMBER(vescomm_fsdp_step_summary_t, gather_bytes, 104);
+MEMBER(vescomm_fsdp_step_summary_t, reduce_bytes, 112);
+MEMBER(vescomm_fsdp_step_summary_t, replica_bytes, 120);
+MEMBER(vescomm_fsdp_step_summary_t, deviations, 128);
+FREEZE(sizeof(vescomm_fsdp_step_summary_t) == 136);
 
 MEMBER(vescomm_fsdp_extra_t, struct_size, 0);
 MEMBER(vescomm_fsdp_extra_t, keep, 4);
@@ -234,6 +254,10 @@ int main(void) {
         require(vescomm_fsdp_view_init().struct_size == sizeof(vescomm_fsdp_view_t), "view");
     failures += require(vescomm_fsdp_counters_init().struct_size == sizeof(vescomm_fsdp_counters_t),
                         "counters");
+    failures += require(
+        vescomm_fsdp_step_summary_init().struct_size == sizeof(vescomm_fsdp_step_summary_t) &&
+            vescomm_fsdp_step_summary_init().deviations == 0,
+        "step_summary");
     options.struct_size = offsetof(vescomm_fsdp_spec_options_t, slots);
     options.slots = -1; /* not read */
     failures += require(vescomm_fsdp_spec_create(&options, &spec) == VESCOMM_OK, "short options");

@@ -54,6 +54,57 @@ TEST_P(Observe, CountersOfUnitsAddUpToThoseOfTheEngine) {
         });
 }
 
+// The summaries of all steps add up to the counters of the engine.
+TEST_P(Observe, ASummaryHasTheTimesAndBytesOfItsStep) {
+    for (const int ranks : {1, 2, 3})
+        run_ranks(ranks, [&](Communicator &comm) {
+            const Described described = describe(odd_model(), GetParam());
+            Engine engine(described.spec, comm);
+            EXPECT_EQ(engine.step_summary().seconds, 0);
+            fill(engine);
+            const double begin = vescomm_trace_get_seconds();
+            vescomm_fsdp_step_summary_t sum = vescomm_fsdp_step_summary_init();
+            for (int number = 0; number < 3; ++number) {
+                micro_batch(engine, described.ids, {}, number, comm.rank(), ranks, true);
+                const vescomm_fsdp_step_t step = engine.step();
+                const vescomm_fsdp_step_summary_t one = engine.step_summary();
+                EXPECT_EQ(one.step, number + 1);
+                EXPECT_EQ(one.skipped, 0);
+                EXPECT_EQ(one.norm, step.norm);
+                EXPECT_GT(one.update_seconds, 0);
+                EXPECT_GT(one.norm_seconds, 0);
+                EXPECT_GT(one.agree_seconds, 0);
+                EXPECT_GT(one.early_gathers, 0);
+                constexpr double rounding = 1e-9;
+                EXPECT_LE(one.gather_seconds + one.reduce_seconds + one.agree_seconds,
+                          one.exposed_seconds + rounding);
+                EXPECT_LE(one.exposed_seconds + one.norm_seconds + one.update_seconds,
+                          one.seconds + rounding);
+                EXPECT_LE(one.step_seconds, one.seconds);
+                sum.exposed_seconds += one.exposed_seconds;
+                sum.update_seconds += one.norm_seconds + one.update_seconds;
+                sum.gathers += one.gathers;
+                sum.gather_bytes += one.gather_bytes;
+                sum.reduce_bytes += one.reduce_bytes;
+                sum.replica_bytes += one.replica_bytes;
+                if (number == 2) {
+                    EXPECT_LE(one.seconds, vescomm_trace_get_seconds() - begin);
+                }
+            }
+            const vescomm_fsdp_counters_t all = engine.counters();
+            EXPECT_NEAR(sum.exposed_seconds, all.exposed_seconds, 1e-9);
+            EXPECT_NEAR(sum.update_seconds, all.optimizer_seconds, 1e-9);
+            EXPECT_EQ(sum.gathers, all.gathers);
+            EXPECT_EQ(sum.gather_bytes, all.gather_bytes);
+            EXPECT_EQ(sum.reduce_bytes, all.reduce_bytes);
+            EXPECT_EQ(sum.replica_bytes, all.replica_bytes);
+            double updates = 0;
+            for (std::uint64_t unit = 0; unit < described.ids.size(); ++unit)
+                updates += engine.unit_counters(unit).update_seconds;
+            EXPECT_GT(updates, 0);
+        });
+}
+
 std::size_t occurrences(const std::string &text, const std::string &word) {
     std::size_t count = 0;
     for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1))
@@ -88,7 +139,7 @@ TEST_P(Observe, ATraceHasASpanForEachEvent) {
     };
     for (const UnitModel &unit : odd_model())
         for (const char *event :
-             {"pre_forward ", "post_forward ", "pre_backward ", "post_backward "})
+             {"pre_forward ", "post_forward ", "pre_backward ", "post_backward ", "update "})
             EXPECT_EQ(spans(event + std::string(unit.name)), ranks * steps) << event << unit.name;
     for (const char *event : {"begin", "finish_backward", "step"})
         EXPECT_EQ(spans(event), ranks * steps) << event;

@@ -104,7 +104,8 @@ std::uint64_t resident_bytes(const std::string &folder) {
     return bytes;
 }
 
-// After a step, and after a forward pass, only pages at the ends of shards are in memory.
+// After a step, only the masters of the units that it gathers are in memory, and after a forward
+// pass only pages at the ends of shards.
 TEST_F(Offload, LeavesMemoryAfterUse) {
     std::vector<UnitModel> model;
     for (int unit = 0; unit < 6; ++unit)
@@ -117,7 +118,8 @@ TEST_F(Offload, LeavesMemoryAfterUse) {
         EXPECT_GT(resident_bytes(folder_), file / 4);
         micro_batch(engine, described.ids, {}, 0, 0, 1, true);
         engine.step();
-        EXPECT_LT(resident_bytes(folder_), file / 10);
+        constexpr std::uint64_t masters = 2 * 256 * 1024 * sizeof(float);  // of two slots
+        EXPECT_LT(resident_bytes(folder_), file / 10 + masters);
         read_all(engine, described.ids);
         EXPECT_LT(resident_bytes(folder_), file / 10);
     });

@@ -26,6 +26,7 @@
 #include "fsdp/examples/train_gpt/picture.h"
 #include "fsdp/examples/train_gpt/report.h"
 #include "fsdp/examples/train_gpt/sample.h"
+#include "fsdp/examples/train_gpt/step_times.h"
 #include "fsdp/examples/train_gpt/text_data.h"
 #include "fsdp/examples/train_gpt/trainer.h"
 #include "fsdp/examples/train_gpt/training.h"
@@ -118,9 +119,11 @@ void finish(Trainer &trainer, const Options &options, const TextData &text, Resu
         if (!quiet) fmt::print("{}", text);
         std::fflush(stdout);
     };
-    results.memory = measure_memory(trainer.comm(), results.mine, trainer.activation_bytes());
+    results.memory = measure_memory(trainer.comm(), results.mine, trainer.activation_bytes(),
+                                    results.memory_before);
     say("\n" + memory_text(results) + "\n");
     say(summary_text(options, results, vescomm_trace_get_seconds() - begin));
+    if (options.summary) say("\n" + text_of(step_times(results.steps)));
 
     if (options.sample > 0) {
         const std::string sample = write_sample(trainer.engine(), results.comm.rank, options);
@@ -149,6 +152,7 @@ void run(vescomm::Communicator &comm, std::optional<TextData> &text,
     }
     text.emplace(load_text(options.data, options.shape.context));
     require_same_everywhere(comm, options, *text);
+    results.memory_before = process_memory().proportional;
     trainer.emplace(comm, options, *text);
     results.largest = trainer->spec().report(results.comm.ranks, -1, options.accumulate);
     results.mine =

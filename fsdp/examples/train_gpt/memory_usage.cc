@@ -35,13 +35,15 @@ void combine(Holdings &into, const Holdings &other, Combine &&with) {
         into.*member = with(into.*member, other.*member);
     into.process.proportional = with(into.process.proportional, other.process.proportional);
     into.process.peak = with(into.process.peak, other.process.peak);
+    into.process.before = with(into.process.before, other.process.before);
 }
 
 }  // namespace
 
 ProcessMemory process_memory() {
     return {.proportional = bytes_of("/proc/self/smaps_rollup", "Pss:"),
-            .peak = bytes_of("/proc/self/status", "VmHWM:")};
+            .peak = bytes_of("/proc/self/status", "VmHWM:"),
+            .before = 0};
 }
 
 Holdings MemoryUse::largest(const std::vector<Holdings> &all) {
@@ -52,7 +54,7 @@ Holdings MemoryUse::largest(const std::vector<Holdings> &all) {
 }
 
 MemoryUse measure_memory(const vescomm::Communicator &comm, const vescomm_fsdp_report_t &report,
-                         std::size_t activation_bytes) {
+                         std::size_t activation_bytes, double before) {
     const ProcessMemory process = process_memory();
     const vescomm_comm_info_t info = comm.info();
     const double mine[] = {static_cast<double>(info.node),
@@ -62,7 +64,8 @@ MemoryUse measure_memory(const vescomm::Communicator &comm, const vescomm_fsdp_r
                            static_cast<double>(report.optimizer_bytes),
                            static_cast<double>(activation_bytes),
                            process.proportional,
-                           process.peak};
+                           process.peak,
+                           before};
     MemoryUse use;
     use.nodes.resize(static_cast<std::size_t>(info.nodes));
     // The ranks of a node that gather together share one copy of the slots.
@@ -77,7 +80,7 @@ MemoryUse measure_memory(const vescomm::Communicator &comm, const vescomm_fsdp_r
         rank.optimizer = numbers[4];
         rank.replicated = static_cast<double>(report.replicated_bytes);
         rank.activations = numbers[5];
-        rank.process = {.proportional = numbers[6], .peak = numbers[7]};
+        rank.process = {.proportional = numbers[6], .peak = numbers[7], .before = numbers[8]};
         use.ranks.push_back(rank);
         combine(use.nodes[static_cast<std::size_t>(node)], rank,
                 [](double a, double b) { return a + b; });

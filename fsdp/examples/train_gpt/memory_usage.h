@@ -20,6 +20,7 @@ struct ProcessMemory {
     double proportional = 0;
     // Peak resident set, shared memory included.
     double peak = 0;
+    double before = 0;  // proportional set size before the model was made
 };
 
 // Reads /proc/self/smaps_rollup and /proc/self/status. Cost: a walk over the page tables.
@@ -49,7 +50,8 @@ struct MemoryUse {
 };
 
 // Gathers the memory of all ranks. All processes exist while they are measured. Collective.
+// `before`: the proportional set size of this process before it made the model.
 MemoryUse measure_memory(const vescomm::Communicator &comm, const vescomm_fsdp_report_t &report,
-                         std::size_t activation_bytes);
+                         std::size_t activation_bytes, double before);
 
 }  // namespace train_gpt

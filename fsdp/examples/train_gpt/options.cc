@@ -266,6 +266,9 @@ std::optional<Options> parse_options(int argc, const char *const *argv) {
         ->group(output);
     app.add_option("--trace", options.trace, "file for a trace of all ranks, to open in Perfetto")
         ->group(output);
+    app.add_flag("--summary", options.summary,
+                 "print the parts of the time of a step: waits, norm, optimizer and computation")
+        ->group(output);
     app.add_flag("--quiet", options.quiet, "print nothing but errors")->group(output);
 
     try {

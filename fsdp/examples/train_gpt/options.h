@@ -57,6 +57,7 @@ struct Options {
     std::string json;
     std::string picture;
     std::string trace;
+    bool summary = false;  // print the times of a step
     bool quiet = false;
 
     // Returns the options that must be equal on all ranks: those that determine the model, the

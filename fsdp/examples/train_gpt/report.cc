@@ -10,6 +10,8 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "fsdp/examples/train_gpt/step_times.h"
+
 namespace train_gpt {
 
 namespace {
@@ -178,6 +180,22 @@ nlohmann::ordered_json measured_json(const StepResult &step) {
             {"deviations", after.deviations}};
 }
 
+nlohmann::ordered_json json_of(const StepTimes &times) {
+    return {{"steps", times.steps},
+            {"step_ms", times.step},
+            {"program_ms", times.program},
+            {"gather_ms", times.gather},
+            {"reduce_ms", times.reduce},
+            {"agree_ms", times.agree},
+            {"norm_ms", times.norm},
+            {"update_ms", times.update},
+            {"gathers", times.gathers},
+            {"early_gathers", times.early_gathers},
+            {"gather_bytes", times.gather_bytes},
+            {"reduce_bytes", times.reduce_bytes},
+            {"replica_bytes", times.replica_bytes}};
+}
+
 }  // namespace
 
 std::string json_text(const Options &options, const TextData &text, const Results &results) {
@@ -236,6 +254,7 @@ std::string json_text(const Options &options, const TextData &text, const Result
         {"block_rows", options.block_rows},
         {"report", predicted_json(results.mine)},
         {"measured", measured_json(results.steps.back())},
+        {"summary", json_of(step_times(results.steps))},
         {"data", {{"source", text.source()}, {"bytes", text.size()}}},
         {"step_ms",
          {{"p50", results.median_seconds() * 1e3}, {"min", results.min_seconds() * 1e3}}},
@@ -258,6 +277,7 @@ std::string json_text(const Options &options, const TextData &text, const Result
           {"optimizer", whole(rank.optimizer)},
           {"peak_rank", whole(rank.process.peak)},
           {"node_pss", whole(node.process.proportional)},
+          {"node_pss_before", whole(node.process.before)},
           {"replicated", whole(rank.replicated)},
           {"activations", whole(rank.activations)},
           {"shards_by_rank", shards}}},

@@ -37,6 +37,7 @@ struct Results {
     std::vector<std::pair<int, double>> held_out;  // steps done, loss
     double exposed_seconds = 0;  // of a step, average over ranks and steps
     double communication_seconds = 0;  // of a step, average over ranks and steps
+    double memory_before = 0;  // proportional set size of this process before it made the model
     MemoryUse memory;
 
     // Drops the results of steps that have to be repeated.

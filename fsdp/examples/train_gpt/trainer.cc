@@ -300,13 +300,8 @@ StepResult Trainer::step(int step) {
     state_.skipped += done.skipped;
     result.norm = done.norm;
     if (scaled) vescomm::check(vescomm_fsdp_update_loss_scale(&state_.loss_scale, done.skipped));
-    const double stepped = vescomm_trace_get_seconds();
     result.after = engine_.counters();
-
-    // step() runs the optimizer last, after all waiting.
-    vescomm::check(vescomm_trace_add_span(
-        engine_.comm(), "optimizer", "compute",
-        stepped - (result.after.optimizer_seconds - result.before.optimizer_seconds), stepped));
+    result.summary = engine_.step_summary();
     result.seconds = vescomm_trace_get_seconds() - begin;
     result.exposed_seconds = result.after.exposed_seconds - result.before.exposed_seconds;
     // The counters omit operations that are too short to be timed; the engine's clock includes

@@ -39,6 +39,7 @@ struct StepResult {
     double exposed_seconds = 0;
     vescomm_fsdp_counters_t before;  // of the engine, when the step began
     vescomm_fsdp_counters_t after;
+    vescomm_fsdp_step_summary_t summary = vescomm_fsdp_step_summary_init();
 };
 
 // Returns the learning rate of a step: linear warm-up over the first tenth of the steps, then a

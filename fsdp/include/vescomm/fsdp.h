@@ -462,7 +462,8 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_create(const vescomm_fsdp_spec_t *spec
                                                  vescomm_fsdp_t **engine);
 
 /**
- * Frees an engine. After an error it does not wait for other ranks.
+ * Frees an engine. Gathers that have been started, also by a step, are completed first. After an
+ * error it does not wait for other ranks.
  *
  * @param engine  NULL: no effect.
  * @return VESCOMM_OK.
@@ -497,7 +498,8 @@ typedef int (*vescomm_fsdp_fill_t)(void *context, uint64_t parameter, int64_t fi
  *         or a unit is open.
  *
  * Collective: yes; all ranks call it between the same events.
- * Blocking: no; with partner_copy at most the timeout.  Threads: one.  Since: 0.1
+ * Blocking: until gathers that a step has started are complete, and with partner_copy until the
+ * copies are, at most the timeout.  Threads: one.  Since: 0.1
  */
 VESCOMM_API vescomm_status_t vescomm_fsdp_initialise(vescomm_fsdp_t *engine,
                                                      vescomm_fsdp_fill_t fill, void *context);
@@ -652,8 +654,9 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_push_gradient(vescomm_fsdp_t *engine, 
                                                         void *stream);
 
 /**
- * Ends a micro-batch with backward: starts the sums that have not started, and waits for all sums
- * in the last micro-batch.
+ * Ends a micro-batch with backward: starts the sums that have not started, and waits for all sums.
+ * In the last micro-batch it also computes this rank's part of the norm, one pass over its gradient
+ * shards; units whose sums are complete earlier are added then.
  *
  * Before: no unit is open.
  *
@@ -674,8 +677,9 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_finish_backward(vescomm_fsdp_t *engine
  * @param finite  [out] 1: every gradient of every rank is finite; 0: not. May be NULL.
  * @return as the events.
  *
- * Collective: yes, same order.  Blocking: at most the timeout.  Threads: one.  Cost: one pass over
- * this rank's gradients, once a step.  Since: 0.1
+ * Collective: yes, same order.  Blocking: at most the timeout.  Threads: one.  Cost: a message of
+ * 176 bytes, once a step: vescomm_fsdp_finish_backward() has added up this rank's gradients.
+ * Since: 0.1
  */
 VESCOMM_API vescomm_status_t vescomm_fsdp_norm(vescomm_fsdp_t *engine, double *norm,
                                                int32_t *finite);
@@ -718,17 +722,24 @@ static inline vescomm_fsdp_step_t vescomm_fsdp_step_init(void) {
 }
 
 /**
- * Clips the gradients and updates this rank's shards.
+ * Clips the gradients, updates this rank's shards, and starts to gather the units that the next
+ * forward opens first.
  *
- * Before: the last micro-batch of the step is finished. After: gathered parameters are stale, and
- * gradients are empty.
+ * Nothing is updated before it is known that the gradients of all ranks are finite. Then the units
+ * that the next micro-batch of training opens first, as far as the order predicts and as many as
+ * there are slots, are updated before the others, and the gather of each starts when its update is
+ * complete. It runs during the other updates.
+ *
+ * Before: the last micro-batch of the step is finished. After: gradients are empty, and gathered
+ * parameters that are not up to date are gathered again when they are needed.
  *
  * @param step    [in,out] struct_size and arguments set by the caller, the same on every rank;
  *                results filled.
  * @param stream  must be NULL for host memory, the only kind so far.
  * @return as the events. VESCOMM_ERROR_MISMATCH: the arguments differ between ranks; nothing was
  *         updated. VESCOMM_ERROR_INVALID_ARGUMENT: also when a kind of optimizer failed; this
- *         rank's shards are then partly updated.
+ *         rank's shards are then partly updated. If a gather cannot be started, the step is
+ *         complete nevertheless, and the next event returns the error.
  *
  * Collective: yes, same order.  Blocking: at most the timeout.  Threads: one.  Since: 0.1
  */
@@ -836,7 +847,8 @@ typedef int32_t vescomm_fsdp_role_t;
 #define VESCOMM_FSDP_STATE ((vescomm_fsdp_role_t)2)
 
 /**
- * Returns this rank's shard of a unit. vescomm_fsdp_pieces() says where parameters lie in it.
+ * Returns this rank's shard of a unit, to be read only: gathers of masters and the norm of
+ * gradients begin before the next event. vescomm_fsdp_pieces() says where parameters lie in it.
  *
  * @param unit   of vescomm_fsdp_add_unit().
  * @param role   a frozen parameter has only a master; frozen parameters lie behind all others.
@@ -912,12 +924,13 @@ typedef struct vescomm_fsdp_unit_counters {
     double forward_seconds; /**< time in pre_forward and post_forward, also of a recomputation */
     double backward_seconds; /**< time in pre_backward and post_backward */
     double explicit_seconds; /**< time in unshard and reshard */
+    double update_seconds; /**< time in the optimizers of its parameters */
 } vescomm_fsdp_unit_counters_t;
 
 /** Returns the struct with struct_size set and all other members zero. Since: 0.1 */
 static inline vescomm_fsdp_unit_counters_t vescomm_fsdp_unit_counters_init(void) {
     vescomm_fsdp_unit_counters_t counters = {
-        sizeof(vescomm_fsdp_unit_counters_t), 0, 0, 0, 0, 0.0, 0.0, 0.0};
+        sizeof(vescomm_fsdp_unit_counters_t), 0, 0, 0, 0, 0.0, 0.0, 0.0, 0.0};
     return counters;
 }
 
@@ -933,6 +946,69 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_get_unit_counters(const vescomm_fsdp_t
                                                             uint64_t unit,
                                                             vescomm_fsdp_unit_counters_t *counters);
 
+/** Times and bytes of one training step on this rank, from the end of the vescomm_fsdp_step()
+ *  before, or the creation of the engine, to the end of this one. Evaluations in between count too.
+ *  Seconds are wall time of the calling thread. Append-only. */
+typedef struct vescomm_fsdp_step_summary {
+    uint32_t struct_size;
+    int32_t skipped; /**< as vescomm_fsdp_step_t.skipped */
+    int64_t step; /**< number of steps that were not skipped */
+    double norm; /**< as vescomm_fsdp_step_t.norm */
+    double seconds; /**< of the step, computation of the program included */
+    double step_seconds; /**< in vescomm_fsdp_step() */
+    double exposed_seconds; /**< in functions of this header, without norm and update_seconds */
+    /** Part of exposed_seconds: waits for gathers of units, and their starts. */
+    double gather_seconds;
+    /** Part of exposed_seconds: waits for sums of gradients, and their starts. */
+    double reduce_seconds;
+    /** Part of exposed_seconds: waits until all ranks have agreed on the arguments of
+     *  vescomm_fsdp_step() and on the norm; with partner_copy also for gradients. */
+    double agree_seconds;
+    double norm_seconds; /**< passes over this rank's gradients for the norm */
+    double update_seconds; /**< in optimizers */
+    uint64_t gathers; /**< gathers of units that were started */
+    uint64_t early_gathers; /**< those of them that vescomm_fsdp_step() has started */
+    uint64_t gather_bytes; /**< as vescomm_fsdp_report_t.gather_bytes_per_step */
+    uint64_t reduce_bytes; /**< as vescomm_fsdp_report_t.reduce_bytes_per_step */
+    uint64_t replica_bytes; /**< as vescomm_fsdp_report_t.replica_bytes_per_step */
+    uint64_t deviations; /**< micro-batches that deviated from the declared or recorded order */
+} vescomm_fsdp_step_summary_t;
+
+/** Returns the struct with struct_size set and all other members zero. Since: 0.1 */
+static inline vescomm_fsdp_step_summary_t vescomm_fsdp_step_summary_init(void) {
+    vescomm_fsdp_step_summary_t summary = {sizeof(vescomm_fsdp_step_summary_t),
+                                           0,
+                                           0,
+                                           0.0,
+                                           0.0,
+                                           0.0,
+                                           0.0,
+                                           0.0,
+                                           0.0,
+                                           0.0,
+                                           0.0,
+                                           0.0,
+                                           0,
+                                           0,
+                                           0,
+                                           0,
+                                           0,
+                                           0};
+    return summary;
+}
+
+/**
+ * Returns the summary of the last step that succeeded on this rank, also if it was skipped.
+ *
+ * @param summary  [in,out] struct_size set by the caller, the rest filled: zeros before the first
+ *                 step.
+ * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT.
+ *
+ * Collective: no.  Blocking: no.  Threads: one.  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_fsdp_get_step_summary(const vescomm_fsdp_t *engine,
+                                                           vescomm_fsdp_step_summary_t *summary);
+
 /**
  * Makes progress on gathers and sums without waiting. Call it regularly in long computations if
  * there is no progress thread, see vescomm_comm_progress(), which does not do this on the caller's
@@ -947,7 +1023,8 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_progress(vescomm_fsdp_t *engine);
 /**
  * Returns the engine's own communicator of all ranks, to trace and to count its operations. It must
  * not be used for anything else. A trace of it has a span for each event, such as
- * "pre_forward block.0", in the row "fsdp".
+ * "pre_forward block.0", and for each update of a unit, such as "update block.0", in the row
+ * "fsdp".
  *
  * With replicas or secondary copies, gathers and sums run on other communicators, which this
  * function does not return.

@@ -264,6 +264,12 @@ public:
         check(vescomm_fsdp_get_unit_counters(get(), unit, &counters));
         return counters;
     }
+    // Times and bytes of the last step.
+    vescomm_fsdp_step_summary_t step_summary() const {
+        vescomm_fsdp_step_summary_t summary = vescomm_fsdp_step_summary_init();
+        check(vescomm_fsdp_get_step_summary(get(), &summary));
+        return summary;
+    }
 
     void progress() { check(vescomm_fsdp_progress(get())); }
 

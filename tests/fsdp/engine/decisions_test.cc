@@ -158,6 +158,25 @@ TEST(Order, DeclaredGoesUpAndDown) {
     EXPECT_TRUE(order.upcoming(4).empty());
 }
 
+TEST(Order, TheFirstUnitsAreThoseOfTheNextMicroBatchOfTraining) {
+    Order declared(VESCOMM_FSDP_DECLARED, 3);
+    EXPECT_EQ(declared.first(2), (std::vector{0, 1}));
+    EXPECT_EQ(declared.first(9), (std::vector{0, 1, 2}));
+    Order recorded(VESCOMM_FSDP_RECORDED, 3);
+    EXPECT_TRUE(recorded.first(2).empty());
+    const auto pass = [&](bool evaluation, const std::vector<int> &units) {
+        recorded.begin(evaluation);
+        for (const int unit : units) recorded.opened(unit, false);
+        recorded.end();
+    };
+    pass(false, {2, 0, 2, 1});
+    EXPECT_EQ(recorded.first(3), (std::vector{2, 0, 1}));
+    pass(true, {1, 0});
+    EXPECT_EQ(recorded.first(2), (std::vector{2, 0}));
+    Order explicitly(VESCOMM_FSDP_EXPLICIT, 3);
+    EXPECT_TRUE(explicitly.first(2).empty());
+}
+
 TEST(Order, RecordedRepeatsTheMicroBatchBefore) {
     Order order(VESCOMM_FSDP_RECORDED, 4);
     const auto pass = [&](std::vector<int> units) {

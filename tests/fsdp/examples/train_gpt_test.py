@@ -37,6 +37,7 @@ FIELDS = {
     "preset": str,
     "report": dict,
     "measured": dict,
+    "summary": dict,
     "batch": int,
     "context": int,
     "step_ms": dict,
@@ -48,7 +49,8 @@ FIELDS = {
     "recovery": list,
     "memory": dict,
 }
-MEMORY_FIELDS = ("shards", "slabs", "gradients", "optimizer", "peak_rank", "node_pss")
+MEMORY_FIELDS = ("shards", "slabs", "gradients", "optimizer", "peak_rank", "node_pss",
+                 "node_pss_before")
 
 
 def launch(ranks, arguments):
@@ -307,6 +309,20 @@ class TrainGpt(unittest.TestCase):
             self.assertIn(words, done.stdout)
         self.assertEqual(done.stdout.count("memory, of the largest"), 1)  # only rank 0 prints
 
+    def test_prints_the_parts_of_the_time_of_a_step(self):
+        results, done = self.run_model(2, "--dtype", "f32", "--summary")
+        for words in ("a step of rank 0, mean over", "gathers of parameters: waits", "optimizer"):
+            self.assertIn(words, done.stdout)
+        summary = results["summary"]
+        self.assertEqual(summary["steps"], STEPS - 1)
+        # A step gathers its first units before it ends.
+        self.assertEqual(summary["early_gathers"], results["slots"])
+        self.assertEqual(summary["reduce_bytes"], results["report"]["reduce_bytes_per_step"])
+        parts = ("program_ms", "gather_ms", "reduce_ms", "agree_ms", "norm_ms", "update_ms")
+        for part in parts:
+            self.assertGreater(summary[part], 0)
+        self.assertLessEqual(sum(summary[part] for part in parts), summary["step_ms"] * 1.001)
+
     def test_prints_nothing_when_quiet(self):
         _, done = self.run_model(2, "--dtype", "f32", "--quiet")
         self.assertEqual((done.stdout, done.stderr), ("", ""))
@@ -331,7 +347,6 @@ class TrainGpt(unittest.TestCase):
             for unit in ("embedding", "block.0", "block.1", "head"):
                 self.assertEqual(names.count(f"backward {unit}"), STEPS)
                 self.assertGreater(names.count(f"forward {unit}"), STEPS)  # and held-out ones
-            self.assertEqual(names.count("optimizer"), STEPS)
             # Gathers and sums of the engine, which has a communicator of its own.
             others = [
                 event["name"]
@@ -340,6 +355,8 @@ class TrainGpt(unittest.TestCase):
                 if event["pid"] == rank
             ]
             self.assertTrue(any("block.0" in name for name in others), set(others))
+            for unit in ("embedding", "block.0", "block.1", "head"):
+                self.assertEqual(others.count(f"update {unit}"), STEPS)
 
     def test_draws_a_picture_or_reports_the_cause(self):
         name = self.path("loss.svg")

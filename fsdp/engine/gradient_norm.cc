@@ -1,0 +1,40 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "fsdp/engine/gradient_norm.h"
+
+namespace vescomm::fsdp {
+
+GradientNorm::GradientNorm(const ModelPlan &plan, const Shards &shards, PhaseTimes &times)
+    : plan_(plan), shards_(shards), times_(times), added_(plan.of_unit.size(), false) {}
+
+void GradientNorm::begin(bool last) {
+    // Replicas are summed later, all units together.
+    at_once_ = last && plan_.mesh.replicas() == 1;
+    added_.assign(added_.size(), false);
+    sum_ = {};
+}
+
+void GradientNorm::add(std::size_t unit) {
+    if (!at_once_) return;
+    if (!added_[unit]) return add_squares(unit);
+    // A second sum has changed the gradients of the unit.
+    begin(false);
+}
+
+void GradientNorm::finish() {
+    at_once_ = false;
+    for (std::size_t unit = 0; unit < added_.size(); ++unit)
+        if (!added_[unit]) add_squares(unit);
+}
+
+void GradientNorm::add_squares(std::size_t unit) {
+    const PhaseTimes::Scope timed(times_, &Phases::measure);
+    for (const std::size_t bucket : plan_.of_unit[unit]) {
+        if (!plan_.buckets[bucket].trainable) continue;
+        const std::span<const float> gradients = shards_.gradient(bucket);
+        sum_.add_squares(gradients.data(), VESCOMM_F32, gradients.size());
+    }
+    added_[unit] = true;
+}
+
+}  // namespace vescomm::fsdp
