@@ -3,7 +3,6 @@
 #include "fsdp/adamw.h"
 
 #include <cassert>
-#include <cmath>
 #include <iterator>
 
 #include "execute/isa.h"
@@ -24,23 +23,6 @@ constexpr decltype(&vescomm_adamw_baseline) table[] = {
 static_assert(std::size(table) == std::size(internal::isa_names));
 
 }  // namespace
-
-// Computed in double, because 1 - beta^step cancels.
-vescomm_adamw adamw_constants(const AdamWStep &step) noexcept {
-    const double count = static_cast<double>(step.step);
-    const double correction1 = 1 - std::pow(step.beta1, count);
-    const double correction2 = 1 - std::pow(step.beta2, count);
-    return {
-        step.gradient_scale,
-        static_cast<float>(1 - step.learning_rate * step.weight_decay),
-        static_cast<float>(1 - step.beta1),
-        static_cast<float>(step.beta2),
-        static_cast<float>(1 - step.beta2),
-        static_cast<float>(std::sqrt(correction2)),
-        static_cast<float>(step.epsilon),
-        static_cast<float>(step.learning_rate / correction1),
-    };
-}
 
 void adamw(float *p, const float *g, float *m, float *v, std::size_t n, const AdamWStep &step,
            int isa) noexcept {

@@ -3,21 +3,13 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 
-struct vescomm_adamw;
+#include "execute/adamw_constants.h"
 
 namespace vescomm::fsdp {
 
-struct AdamWStep {
-    double learning_rate;
-    double beta1;
-    double beta2;
-    double epsilon;
-    double weight_decay;
-    float gradient_scale;  // multiplies every gradient first: 1, or the factor of clipping
-    std::int64_t step;  // counted from 1
-};
+using internal::adamw_constants;
+using internal::AdamWStep;
 
 // Makes one AdamW step on n elements: parameters p, gradients g, and the moments m and v.
 //
@@ -39,8 +31,5 @@ void adamw(float *p, const float *g, float *m, float *v, std::size_t n,
 // Variant for tests that uses the instruction set isa_names[isa]; isa is below supported_isas().
 void adamw(float *p, const float *g, float *m, float *v, std::size_t n, const AdamWStep &step,
            int isa) noexcept;
-
-// Returns the constants of a step, rounded as PyTorch does; adamw_isa.h has the struct.
-vescomm_adamw adamw_constants(const AdamWStep &step) noexcept;
 
 }  // namespace vescomm::fsdp

@@ -9,22 +9,7 @@
 
 #include <stddef.h>
 
-/* An AdamWStep, rounded to float where PyTorch rounds. */
-typedef struct vescomm_adamw {
-    float gradient_scale;
-    /* 1 - learning_rate * weight_decay */
-    float decay;
-    /* 1 - beta1 */
-    float blend;
-    float beta2;
-    /* 1 - beta2 */
-    float fresh;
-    /* sqrt(1 - beta2^step) */
-    float root_correction;
-    float epsilon;
-    /* learning_rate / (1 - beta1^step) */
-    float step_size;
-} vescomm_adamw_t;
+#include "execute/loops/adamw_element.h"
 
 #ifdef __cplusplus
 #define VESCOMM_DECLARE_ADAMW(isa)                                                              \

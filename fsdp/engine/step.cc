@@ -9,9 +9,9 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <limits>
 #include <utility>
 
+#include "execute/loops/clip.h"
 #include "fsdp/engine/engine.h"
 #include "fsdp/engine/event_body.h"
 #include "fsdp/hash.h"
@@ -21,20 +21,13 @@ namespace vescomm::fsdp {
 
 namespace {
 
-// The formula of torch.nn.utils.clip_grad_norm_.
-double clip_factor(double max_norm, double norm) {
-    return max_norm > 0 ? std::min(1.0, max_norm / (norm + 1e-6)) : 1.0;
-}
+using internal::clip_factor;
+using internal::is_f32_factor;
+using internal::representable;
 
 void require_finite(const char *what, double value, double min) {
     if (!std::isfinite(value) || value < min)
         refuse("{} is {}; it must be a finite number of at least {}", what, value, min);
-}
-
-// True if a multiplication in f32 by the factor is as exact as that of any other factor.
-bool is_f32_factor(double factor) {
-    const double size = std::fabs(factor);
-    return size >= std::numeric_limits<float>::min() && size <= std::numeric_limits<float>::max();
 }
 
 // The units in the order of their updates: those that are gathered first, then the others.
@@ -43,15 +36,6 @@ std::vector<int> update_order(const std::vector<int> &first, std::size_t units) 
     for (int unit = 0; unit < static_cast<int>(units); ++unit)
         if (std::ranges::count(first, unit) == 0) order.push_back(unit);
     return order;
-}
-
-// True if every gradient, multiplied by `factor`, is finite in f32. `norm`: of the gradients
-// multiplied by `scale`.
-bool representable(double norm, double scale, double factor) {
-    if (!std::isfinite(norm)) return false;
-    if (scale == 0) return true;
-    const double clipped = norm * (factor / scale);
-    return is_f32_factor(factor) && clipped <= std::numeric_limits<float>::max();
 }
 
 }  // namespace

@@ -3,13 +3,11 @@
 #include "fsdp/norm/exact_sum.h"
 
 #include <algorithm>
-#include <bit>
 #include <cassert>
-#include <cmath>
 #include <iterator>
-#include <limits>
 
 #include "execute/isa.h"
+#include "execute/loops/exact_digits.h"
 #include "fsdp/norm/exact_sum_loops.h"
 
 namespace vescomm::fsdp {
@@ -25,8 +23,8 @@ constexpr AddExactSquares *table[] = {
 #endif
 };
 static_assert(std::size(table) == std::size(internal::isa_names));
-
-constexpr std::int64_t digit_mask = 0xffffffff;
+static_assert(ExactSum::digits == internal::exact_digits);
+static_assert(ExactSum::min_exponent == internal::exact_min_exponent);
 
 }  // namespace
 
@@ -56,29 +54,11 @@ void ExactSum::merge(const ExactSum &other) noexcept {
 }
 
 void ExactSum::normalise() noexcept {
-    for (int k = 0; k + 1 < digits; ++k) {
-        words_[k + 1] += words_[k] >> 32;  // arithmetic: rounds down, so the digit is not negative
-        words_[k] &= digit_mask;
-    }
+    internal::normalise_digits(words_.data());
 }
 
 double ExactSum::value() const noexcept {
-    if (nans() > 0) return std::numeric_limits<double>::quiet_NaN();
-    if (infinities() > 0) return std::numeric_limits<double>::infinity();
-    int top = digits - 1;
-    while (top >= 0 && words_[top] == 0) --top;
-    if (top < 0) return 0;
-    // 64 bits from the highest bit on, in the digits top, top - 1 and top - 2. All lower bits are
-    // represented by the last of the 64, which is below the last bit of a double: rounding to odd,
-    // see round_to_odd() in execute/loops/elements.h.
-    const auto digit = [this](int k) { return k < 0 ? 0 : static_cast<std::uint64_t>(words_[k]); };
-    const int width = std::bit_width(digit(top));  // at most 32
-    std::uint64_t bits = digit(top) << (64 - width) | digit(top - 1) << (32 - width);
-    bits |= digit(top - 2) >> width;
-    bool lower = (digit(top - 2) & ((std::uint64_t{1} << width) - 1)) != 0;
-    for (int k = 0; k < top - 2; ++k) lower = lower || words_[k] != 0;
-    if (lower) bits |= 1;
-    return std::ldexp(static_cast<double>(bits), min_exponent + 32 * top + width - 64);
+    return internal::value_of_digits(words_.data());
 }
 
 }  // namespace vescomm::fsdp

@@ -8,30 +8,12 @@
 // by scales in between run block by block.
 #include "fsdp/quantise/quantise_loops.h"
 
-#include "execute/loops/elements.h"
+#include "execute/loops/codes.h"
 
 namespace vescomm::fsdp::VESCOMM_ISA {
 namespace {
 
 using namespace internal::VESCOMM_ISA;
-
-struct Int8Code {
-    using Storage = std::int8_t;
-    static constexpr float max = 127;
-    // Rounds to nearest even: the last place of a float at 1.5 * 2^23 is 1.
-    VESCOMM_INLINE Storage encode(float x) {
-        const std::uint32_t bits = as_bits(x + 0x1.8p23f) - as_bits(0x1.8p23f);
-        return static_cast<Storage>(bits);
-    }
-    VESCOMM_INLINE float decode(Storage code) { return static_cast<float>(code); }
-};
-
-struct F8e4m3Code {
-    using Storage = std::uint8_t;
-    static constexpr float max = 448;
-    VESCOMM_INLINE Storage encode(float x) { return F8e4m3::narrow(x); }
-    VESCOMM_INLINE float decode(Storage code) { return F8e4m3::widen(code); }
-};
 
 // The largest magnitude, as the bits of a float.
 template <typename Element>
@@ -43,36 +25,6 @@ VESCOMM_INLINE std::uint32_t max_magnitude(const typename Element::Storage *from
         max = max > magnitude ? max : magnitude;
     }
     return max;
-}
-
-// Largest magnitude / Code::max; the largest code times the scale is finite.
-template <typename Code>
-VESCOMM_INLINE float scale_of(float magnitude) {
-    const float scale = magnitude / Code::max;
-    const bool overflows = as_bits(scale * Code::max) >= infinity;
-    return overflows ? as_float(as_bits(scale) - 1) : scale;
-}
-
-// Elements are multiplied by shift, and then by reciprocal: the reciprocal of a small magnitude
-// alone would overflow.
-struct Factors {
-    float shift;
-    float reciprocal;
-    bool zero;  // all codes are 0
-};
-
-template <typename Code, typename Element>
-VESCOMM_INLINE Factors factors_of(const typename Element::Storage *from, std::size_t count,
-                                  float *scale) {
-    const std::uint32_t max = max_magnitude<Element>(from, count);
-    if (max == 0 || max >= infinity) {
-        *scale = max == 0 ? 0 : as_float(quiet_nan);
-        return {0, 0, true};
-    }
-    const float magnitude = as_float(max);
-    *scale = scale_of<Code>(magnitude);
-    const float shift = magnitude < 0x1p-64f ? 0x1p64f : 1.0f;
-    return {shift, Code::max / (magnitude * shift), false};
 }
 
 constexpr std::size_t max_tile = 1024;  // elements; a tile of floats stays in L1
@@ -130,7 +82,8 @@ void quantise_elements(const void *data, std::size_t count, std::size_t block, v
             const std::size_t begin = tile.begin + first;
             if (begin == index * block) {
                 const std::size_t whole = count - begin < block ? count - begin : block;
-                factors = factors_of<Code, Element>(from + begin, whole, scales + index);
+                factors =
+                    factors_of<Code>(max_magnitude<Element>(from + begin, whole), scales + index);
             }
             float *__restrict__ const part = scaled + first;
             if (factors.zero) {

@@ -48,6 +48,9 @@ Environment process_environment();
       "Machine file written by vescomm-info --measure. Rank 0 reads it and sends its numbers "   \
       "to all ranks. Empty: the file for this machine below XDG_CACHE_HOME, if there is one. "   \
       "defaults: none.")                                                                         \
+    X(text, gpu_kernels, "", "", "a file name",                                                  \
+      "File with kernels for device memory (gpu_kernels.h), of the same version of vescomm. "    \
+      "Empty: those in the library, if it was built where nvcc was found.")                      \
     X(size, malloc_bytes, "auto", "", "auto, or a number of bytes",                              \
       "Address space of each rank for vescomm_malloc(), which the ranks of its node map. The "   \
       "smallest value of all ranks applies. auto: the memory of the machine. 0: private memory " \

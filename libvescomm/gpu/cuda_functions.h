@@ -12,12 +12,22 @@
 // Opaque types of CUDA, with CUDA's names, so that pointers of programs and of this library agree.
 struct CUstream_st;
 struct CUevent_st;
+struct CUlib_st;
+struct CUkern_st;
+struct cudaFuncAttributes;
 
 namespace vescomm::internal::cuda {
 
 using Error = int;  // cudaError_t
 using Stream = CUstream_st *;  // cudaStream_t
 using Event = CUevent_st *;  // cudaEvent_t
+using Library = CUlib_st *;  // cudaLibrary_t
+using Kernel = CUkern_st *;  // cudaKernel_t
+
+// dim3
+struct Dim3 {
+    unsigned x = 1, y = 1, z = 1;
+};
 
 inline constexpr Error success = 0;
 inline constexpr Error invalid_value = 1;
@@ -56,12 +66,36 @@ inline constexpr int capture_mode_relaxed = 2;
     X(cudaDeviceSynchronize, device_synchronize, ())                                  \
     X(cudaGetLastError, get_last_error, ())
 
+// The functions that load and launch kernels, which early releases of CUDA 12 lack.
+#define VESCOMM_CUDA_LOAD_FUNCTIONS(X)                                           \
+    X(cudaLibraryLoadData, library_load_data,                                    \
+      (Library * library, const void *code, int *jit_options, void **jit_values, \
+       unsigned jit_count, int *options, void **values, unsigned count))         \
+    X(cudaLibraryGetKernel, library_get_kernel,                                  \
+      (Kernel * kernel, Library library, const char *name))                      \
+    X(cudaFuncGetAttributes, func_get_attributes,                                \
+      (cudaFuncAttributes * attributes, const void *kernel))
+// cudaLaunchKernel() takes a cudaKernel_t as the function.
+#define VESCOMM_CUDA_KERNEL_FUNCTIONS(X)                                                 \
+    VESCOMM_CUDA_LOAD_FUNCTIONS(X)                                                       \
+    X(cudaLaunchKernel, launch_kernel,                                                   \
+      (const void *kernel, Dim3 grid, Dim3 block, void **parameters, std::size_t shared, \
+       Stream stream))
+
+inline constexpr std::size_t max_attributes_bytes = 1024;  // of a cudaFuncAttributes
+
 // Loaded functions. All of them return cudaError_t, except get_error_string().
 struct Runtime {
 #define VESCOMM_MEMBER(symbol, member, parameters) Error(*member) parameters;
     VESCOMM_CUDA_FUNCTIONS(VESCOMM_MEMBER)
 #undef VESCOMM_MEMBER
     const char *(*get_error_string)(Error error);  // cudaGetErrorString
+};
+
+struct KernelFunctions {
+#define VESCOMM_MEMBER(symbol, member, parameters) Error(*member) parameters;
+    VESCOMM_CUDA_KERNEL_FUNCTIONS(VESCOMM_MEMBER)
+#undef VESCOMM_MEMBER
 };
 
 }  // namespace vescomm::internal::cuda

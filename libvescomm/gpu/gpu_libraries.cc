@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 
 #include "base/error.h"
+#include "gpu/kernel_image.h"
 
 namespace vescomm::internal {
 namespace {
@@ -50,6 +51,14 @@ std::string find_functions(void *library, cuda::Runtime &runtime) {
     return missing;
 }
 
+std::string find_functions(void *library, cuda::KernelFunctions &functions) {
+    std::string missing;
+#define VESCOMM_FIND(symbol, member, parameters) find(library, #symbol, functions.member, missing);
+    VESCOMM_CUDA_KERNEL_FUNCTIONS(VESCOMM_FIND)
+#undef VESCOMM_FIND
+    return missing;
+}
+
 std::string find_functions(void *library, nccl::Library &functions) {
     std::string missing;
 #define VESCOMM_FIND(symbol, member, parameters) find(library, #symbol, functions.member, missing);
@@ -79,8 +88,8 @@ cuda::Error cleared(const cuda::Runtime &runtime, cuda::Error error) {
     return error;
 }
 
-GpuPart load_cuda(const std::vector<std::string> &names, cuda::Runtime &runtime) {
-    const Opened opened = open_library(names);
+GpuPart load_cuda(const std::vector<std::string> &names, cuda::Runtime &runtime, Opened &opened) {
+    opened = open_library(names);
     if (opened.handle == nullptr)
         return {false,
                 "the CUDA runtime cannot be loaded: " + opened.why + "; " + cuda_advice + " to it"};
@@ -116,6 +125,19 @@ GpuPart count_devices(const cuda::Runtime &runtime) {
         return {false,
                 std::string("cudaGetDeviceCount() failed: ") + runtime.get_error_string(error)};
     return {true, std::to_string(devices) + ", driver for CUDA " + cuda_version_text(driver)};
+}
+
+GpuPart examine_kernels(void *library, cuda::KernelFunctions &functions) {
+    if (library == nullptr) return {false, "unknown without the CUDA runtime"};
+    if (const std::string missing = find_functions(library, functions); !missing.empty())
+        return {false, "the CUDA runtime lacks " + missing +
+                           "(), which kernels need: it is too old; install CUDA 13, or the last "
+                           "release of 12"};
+    try {
+        return {true, find_kernel_image().from};
+    } catch (const Error &error) {
+        return {false, error.what()};
+    }
 }
 
 GpuPart load_nccl(const std::vector<std::string> &names, nccl::Library &functions, int &version) {
@@ -155,19 +177,34 @@ std::string other_nccl(const nccl::Library &ours) {
     return file_of(program);
 }
 
-const std::string &GpuSupport::obstacle() const {
+namespace {
+
+const std::string &first_obstacle(std::initializer_list<const GpuPart *> parts) {
     static const std::string none;
-    for (const GpuPart *part : {&cuda, &devices, &nccl})
+    for (const GpuPart *part : parts)
         if (!part->usable) return part->text;
     return none;
+}
+
+}  // namespace
+
+const std::string &GpuSupport::obstacle() const {
+    return first_obstacle({&cuda, &devices, &nccl});
+}
+
+const std::string &GpuSupport::kernel_obstacle() const {
+    return first_obstacle({&cuda, &devices, &kernels});
 }
 
 GpuSupport examine_gpu_support(const GpuLibraryNames &names) {
     GpuSupport support;
     GpuLibraries libraries{};
-    support.cuda = load_cuda(names.cuda, libraries.cuda);
+    Opened cuda;
+    support.cuda = load_cuda(names.cuda, libraries.cuda, cuda);
     if (support.cuda.usable) support.devices = count_devices(libraries.cuda);
     else support.devices.text = "unknown without the CUDA runtime";
+    support.kernels = examine_kernels(cuda.handle, support.kernel_functions);
+    if (support.cuda.usable && support.devices.usable) support.runtime = libraries.cuda;
     support.nccl = load_nccl(names.nccl, libraries.nccl, libraries.nccl_version);
     if (support.cuda.usable && support.devices.usable && support.nccl.usable)
         support.libraries = libraries;

@@ -33,10 +33,16 @@ struct GpuPart {
 // The parts, as vescomm-info shows them, and the libraries if all parts are usable.
 struct GpuSupport {
     GpuPart cuda, devices, nccl;
+    GpuPart kernels;  // functions of CUDA that launch kernels, and kernels of vescomm
     std::optional<GpuLibraries> libraries;
+    // If CUDA and a device are usable.
+    std::optional<cuda::Runtime> runtime;
+    cuda::KernelFunctions kernel_functions{};  // valid if `kernels` is usable
 
-    // The sentence of the first part that is not usable; empty if there is none.
+    // The sentence of the first part that is not usable; empty if there is none. For collectives,
+    // and for kernels, which need no NCCL.
     const std::string &obstacle() const;
+    const std::string &kernel_obstacle() const;
 };
 
 // Loads the libraries and examines them. A library that the process has loaded is used, so that its

@@ -28,8 +28,8 @@ void show_gpu_support() {
     std::printf("\ndevice memory\n");
     for (const auto &[name, part] :
          {std::pair{"CUDA", &support.cuda}, std::pair{"GPUs", &support.devices},
-          std::pair{"NCCL", &support.nccl}})
-        std::printf("  %-5s %s%s\n", name, part->usable ? "" : "not usable: ", part->text.c_str());
+          std::pair{"NCCL", &support.nccl}, std::pair{"kernels", &support.kernels}})
+        std::printf("  %-7s %s%s\n", name, part->usable ? "" : "not usable: ", part->text.c_str());
     if (support.libraries)
         std::printf(
             "  Collectives on device memory (gpu.h) are available. They have been tested on a "
@@ -39,6 +39,10 @@ void show_gpu_support() {
         std::printf(
             "  Collectives on device memory (gpu.h) are not available. Nothing else depends on "
             "this.\n");
+    if (support.kernel_obstacle().empty())
+        std::printf(
+            "  Kernels on device memory (gpu_kernels.h) are available, untested on a GPU.\n");
+    else std::printf("  Kernels on device memory (gpu_kernels.h) are not available.\n");
 }
 
 void show_build() {

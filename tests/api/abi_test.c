@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "vescomm/gpu.h"
+#include "vescomm/gpu_kernels.h"
 #include "vescomm/vescomm.h"
 
 #define PASTE_(a, b) a##b
@@ -127,6 +128,26 @@ MEMBER(vescomm_gpu_comm_options_t, workspace_bytes, 16);
 MEMBER(vescomm_gpu_comm_options_t, method, 24);
 MEMBER(vescomm_gpu_comm_options_t, nccl_comm, 32);
 FREEZE(sizeof(vescomm_gpu_comm_options_t) == 40);
+
+MEMBER(vescomm_gpu_piece_t, target, 0);
+MEMBER(vescomm_gpu_piece_t, source, 8);
+MEMBER(vescomm_gpu_piece_t, count, 16);
+FREEZE(sizeof(vescomm_gpu_piece_t) == 24);
+
+MEMBER(vescomm_gpu_clip_t, norm, 0);
+MEMBER(vescomm_gpu_clip_t, factor, 8);
+MEMBER(vescomm_gpu_clip_t, skip, 12);
+FREEZE(sizeof(vescomm_gpu_clip_t) == 16);
+
+MEMBER(vescomm_gpu_adamw_options_t, gradient_scale, 4);
+MEMBER(vescomm_gpu_adamw_options_t, learning_rate, 8);
+MEMBER(vescomm_gpu_adamw_options_t, beta1, 16);
+MEMBER(vescomm_gpu_adamw_options_t, beta2, 24);
+MEMBER(vescomm_gpu_adamw_options_t, epsilon, 32);
+MEMBER(vescomm_gpu_adamw_options_t, weight_decay, 40);
+MEMBER(vescomm_gpu_adamw_options_t, step, 48);
+FREEZE(sizeof(vescomm_gpu_adamw_options_t) == 56);
+FREEZE(VESCOMM_GPU_SUM_WORDS == 22);
 
 /* Functions that no other test calls from C. */
 typedef vescomm_status_t (*metrics_function)(const vescomm_comm_t *, char *, size_t, size_t *);

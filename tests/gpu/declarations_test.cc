@@ -39,12 +39,22 @@ template <>
 struct Plain<ncclConfig_t *> {
     using type = nccl::Config *;
 };
+template <>
+struct Plain<dim3> {
+    using type = cuda::Dim3;
+};
 template <typename Function>
 struct PlainFunction;
 template <typename Result, typename... Parameters>
 struct PlainFunction<Result (*)(Parameters...)> {
     using type = typename Plain<Result>::type (*)(typename Plain<Parameters>::type...);
 };
+
+// The header has overloads of cudaLaunchKernel() for C++.
+using LaunchKernel = cudaError_t (*)(const void *, dim3, dim3, void **, std::size_t, cudaStream_t);
+constexpr LaunchKernel launch_kernel = &::cudaLaunchKernel;
+static_assert(std::is_same_v<typename PlainFunction<LaunchKernel>::type,
+                             decltype(cuda::KernelFunctions::launch_kernel)>);
 
 #define CHECK_SIGNATURE(symbol, member, parameters)                                 \
     static_assert(std::is_same_v<typename PlainFunction<decltype(&::symbol)>::type, \
@@ -54,12 +64,18 @@ namespace of_cuda {
 using Functions = cuda::Runtime;
 VESCOMM_CUDA_FUNCTIONS(CHECK_SIGNATURE)
 }  // namespace of_cuda
+namespace of_kernels {
+using Functions = cuda::KernelFunctions;
+VESCOMM_CUDA_LOAD_FUNCTIONS(CHECK_SIGNATURE)
+}  // namespace of_kernels
 namespace of_nccl {
 using Functions = nccl::Library;
 VESCOMM_NCCL_FUNCTIONS(CHECK_SIGNATURE)
 }  // namespace of_nccl
 
 static_assert(sizeof(cudaError_t) == sizeof(int) && sizeof(ncclResult_t) == sizeof(int));
+static_assert(sizeof(cuda::Dim3) == sizeof(dim3));
+static_assert(sizeof(cudaFuncAttributes) <= cuda::max_attributes_bytes);
 static_assert(cuda::success == cudaSuccess && cuda::invalid_value == cudaErrorInvalidValue);
 static_assert(cuda::memory_allocation == cudaErrorMemoryAllocation);
 static_assert(cuda::insufficient_driver == cudaErrorInsufficientDriver);

@@ -25,7 +25,7 @@ LIBRARY = {
     "execute": {"public", "base", "topology", "schedule", "transport"},
     "comm": {"public", "base", "config", "observe", "topology", "layout", "bootstrap", "schedule",
              "simulate", "transport", "execute"},
-    "gpu": {"public", "base", "observe", "layout", "comm"},
+    "gpu": {"public", "base", "config", "observe", "layout", "execute", "comm"},
     "api": {"public", "base", "config", "observe", "topology", "layout", "bootstrap", "schedule",
             "simulate", "transport", "execute", "comm", "gpu"},
     # The tools use the public API and the tables that they print.
@@ -47,7 +47,10 @@ FILES = {
               "libvescomm/comm/memory.h", "libvescomm/gpu/gpu_libraries.h",
               "libvescomm/observe/file.h"},
     "fsdp": {"libvescomm/api/last_error.h", "libvescomm/base/signals.h", "libvescomm/execute/isa.h",
-             "libvescomm/execute/kernels.h", "libvescomm/execute/loops/elements.h"},
+             "libvescomm/execute/kernels.h", "libvescomm/execute/adamw_constants.h",
+             "libvescomm/execute/loops/adamw_element.h", "libvescomm/execute/loops/clip.h",
+             "libvescomm/execute/loops/codes.h", "libvescomm/execute/loops/elements.h",
+             "libvescomm/execute/loops/exact_digits.h"},
     "train_gpt": {"libvescomm/execute/isa.h"},
 }
 

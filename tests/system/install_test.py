@@ -110,7 +110,8 @@ def library_shows_only_its_api(installation):
         expect(version == "VESCOMM_0", f"{symbol} lacks the version node VESCOMM_0")
         functions.add(name)
     # The other libraries are declared in planner.h and fsdp.h.
-    text = "".join(installation.header.with_name(h).read_text() for h in ("vescomm.h", "gpu.h"))
+    text = "".join(installation.header.with_name(h).read_text()
+                   for h in ("vescomm.h", "gpu.h", "gpu_kernels.h"))
     declared = set(re.findall(r"^VESCOMM_API [^;]*?\b(vescomm_\w+)\(", text,
                               re.MULTILINE | re.DOTALL))
     functions.discard("vescomm_set_last_error")  # for libvescomm-fsdp only, in no public header

@@ -82,6 +82,8 @@ class DeviceMemory(unittest.TestCase):
         self.assertRegex(text, r"GPUs +not usable: there is no NVIDIA driver")
         self.assertIn("Nothing else depends on this", text)
         self.assertRegex(self.part(GPU_DOUBLE_NCCL="22703"), r"NCCL +not usable: NCCL 2\.27\.3 ")
+        self.assertRegex(self.part(VESCOMM_GPU_KERNELS="/nonexistent"),
+                         r"kernels not usable: .* /nonexistent, .* cannot be read")
 
 
 class Flight(unittest.TestCase):

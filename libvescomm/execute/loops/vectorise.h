@@ -23,8 +23,13 @@
 #error "the kernels need float arithmetic in float precision (on 32-bit x86: -msse2 -mfpmath=sse)"
 #endif
 
-// Constant arguments must reach the loops before they are vectorised.
+// Constant arguments must reach the loops before they are vectorised. Kernels for GPUs use the same
+// functions (gpu/kernels).
+#if defined(__CUDACC__)
+#define VESCOMM_INLINE static inline __attribute__((always_inline)) __host__ __device__
+#else
 #define VESCOMM_INLINE static inline __attribute__((always_inline))
+#endif
 
 // Declares that elements are independent of each other, even if a source is the destination itself.
 // Otherwise the compiler tests for overlap, and uses the scalar loop in place.

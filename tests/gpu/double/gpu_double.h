@@ -33,8 +33,12 @@
 // start in one of the next calls of ncclCommGetAsyncError(). The end of a communicator waits until
 // all graphs with its work are destroyed, as in NCCL.
 //
-// The double does not model time, memory of several processes, kernels (launch() takes their
-// place), and anything that vescomm does not call.
+// Kernels of vescomm run on the host, from the source of those for GPUs: their blocks and threads
+// one after another. The double knows which bytes each of them accesses. launch() stands for
+// kernels of the program.
+//
+// The double does not model time, memory of several processes, and anything that vescomm does not
+// call.
 #pragma once
 
 #include <cstddef>
@@ -66,6 +70,10 @@ struct Access {
 // host_view(). Returns an error of CUDA.
 cuda::Error launch(cuda::Stream stream, const std::string &name,
                    const std::vector<Access> &accesses, std::function<void()> work);
+
+// Kernels run their blocks, and the threads of a block, in the opposite order. Results must not
+// depend on it.
+void reverse_kernels(bool reversed);
 
 // The bytes at a device address, for work on a stream.
 void *host_view(const void *device_address);
@@ -147,8 +155,12 @@ int cudaGraphExecDestroy(CUgraphExec_st *exec);
 int cudaGraphDestroy(CUgraph_st *graph);
 #define GPU_DOUBLE_DECLARE(symbol, member, parameters) int symbol parameters;
 namespace gpu_double {
+using cuda::Dim3;
+using cuda::Kernel;
+using cuda::Library;
 using cuda::Stream;
 VESCOMM_CUDA_FUNCTIONS(GPU_DOUBLE_DECLARE)
+VESCOMM_CUDA_KERNEL_FUNCTIONS(GPU_DOUBLE_DECLARE)
 }  // namespace gpu_double
 const char *cudaGetErrorString(int error);
 namespace gpu_double {

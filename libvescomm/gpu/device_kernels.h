@@ -1,0 +1,38 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "execute/adamw_constants.h"
+#include "gpu/cuda_functions.h"
+#include "vescomm/gpu_kernels.h"
+
+// The calls of gpu_kernels.h: they check their arguments, and launch kernels. They throw
+// INVALID_ARGUMENT before anything happens, and the errors of kernel_library().
+namespace vescomm::internal::device {
+
+using Pieces = std::span<const vescomm_gpu_piece_t>;
+
+void zero(void *target, vescomm_type_t type, Pieces pieces, cuda::Stream stream);
+void copy(void *target, vescomm_type_t target_type, const void *source, vescomm_type_t source_type,
+          Pieces pieces, cuda::Stream stream);
+void add(void *target, vescomm_type_t target_type, const void *source, vescomm_type_t source_type,
+         Pieces pieces, cuda::Stream stream);
+void scale(void *target, vescomm_type_t type, double factor, Pieces pieces, cuda::Stream stream);
+void unscale(void *target, vescomm_type_t type, double factor, std::int32_t *overflow,
+             Pieces pieces, cuda::Stream stream);
+void add_squares(std::int64_t *words, const void *source, vescomm_type_t type, Pieces pieces,
+                 cuda::Stream stream);
+void clip_factor(std::int64_t *words, double scale, double max_norm, vescomm_gpu_clip_t *result,
+                 cuda::Stream stream);
+void quantise(void *codes, float *scales, vescomm_type_t code_type, const void *source,
+              vescomm_type_t type, std::int64_t count, std::int64_t block, cuda::Stream stream);
+void dequantise(void *target, vescomm_type_t type, const void *codes, const float *scales,
+                vescomm_type_t code_type, std::int64_t count, std::int64_t block,
+                cuda::Stream stream);
+void adamw(float *parameters, const float *gradients, float *m, float *v, const AdamWStep &step,
+           const vescomm_gpu_clip_t *clip, Pieces pieces, cuda::Stream stream);
+
+}  // namespace vescomm::internal::device

@@ -1,0 +1,10 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// The bodies of all kernels of the table.
+#include "gpu/kernels/adamw.h"
+#include "gpu/kernels/elementwise.h"
+#include "gpu/kernels/quantise.h"
+#include "gpu/kernels/squares.h"
+#include "gpu/kernels/table.h"

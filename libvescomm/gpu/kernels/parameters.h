@@ -1,0 +1,79 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "execute/loops/adamw_element.h"
+#include "vescomm/gpu_kernels.h"
+
+// The parameters of the kernels, which a launch copies. Addresses are device addresses.
+namespace vescomm::internal::gpu_kernel {
+
+inline constexpr int threads = 256;  // of a block
+inline constexpr int run_elements = 8;  // consecutive elements of one thread
+inline constexpr int tile_elements = 4 * threads * run_elements;  // elements of one block
+
+// All parameters of a kernel have at most 4096 bytes.
+inline constexpr int max_pieces = 128;
+
+// Blocks of codes of one block of threads.
+inline constexpr int max_code_blocks = 1024;
+
+// Pieces of two slabs, for one launch. Each block has a tile of one piece.
+struct Slabs {
+    void *target;
+    const void *source;  // nullptr: the operation has none
+    std::int32_t target_type, source_type;  // vescomm_type_t
+    std::int32_t pieces;
+    std::uint32_t first_tile[max_pieces + 1];  // the last one used is the number of tiles
+    vescomm_gpu_piece_t piece[max_pieces];
+};
+
+// zero, copy, cast and add use the slabs alone.
+struct Elementwise {
+    Slabs slabs;
+    double factor;  // scale and unscale
+    std::int32_t *overflow;  // unscale
+};
+
+// Adds the squares of the elements of the target to the words of an exact sum.
+struct Squares {
+    Slabs slabs;
+    std::int64_t *words;
+};
+
+struct Clip {
+    std::int64_t *words;
+    double scale, max_norm;
+    vescomm_gpu_clip_t *result;
+};
+
+// The target of the slabs is the parameters, the source the gradients.
+struct AdamW {
+    Slabs slabs;
+    float *m, *v;
+    const vescomm_gpu_clip_t *clip;  // nullptr: none
+    vescomm_adamw_t step;
+};
+
+struct Quantise {
+    const void *from;
+    std::uint8_t *codes;
+    float *scales;
+    std::int64_t count, block;
+    std::int32_t block_count;  // blocks of elements of one block of threads
+    std::int32_t code_type, type;
+};
+
+struct Dequantise {
+    const std::uint8_t *codes;
+    const float *scales;
+    void *to;
+    std::int64_t count, block;
+    std::int32_t code_type, type;
+};
+
+static_assert(sizeof(AdamW) <= 4096 && sizeof(Elementwise) <= 4096 && sizeof(Squares) <= 4096);
+
+}  // namespace vescomm::internal::gpu_kernel

@@ -1,0 +1,121 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "gpu/kernels/body.h"
+
+// The pieces of slabs, shared out among the blocks of a launch.
+namespace vescomm::internal::VESCOMM_ISA {
+namespace {
+
+// The part of a piece that one block works on.
+struct Tile {
+    std::int64_t target, source;  // first elements in the slabs
+    std::int64_t count;
+};
+
+VESCOMM_INLINE Tile tile_of(const gpu_kernel::Slabs &slabs, unsigned block) {
+    int piece = 0, end = slabs.pieces;  // the last piece that begins at or before the block
+    while (piece + 1 < end) {
+        const int middle = (piece + end) / 2;
+        if (slabs.first_tile[middle] <= block) piece = middle;
+        else end = middle;
+    }
+    const vescomm_gpu_piece_t &found = slabs.piece[piece];
+    const std::int64_t begin =
+        static_cast<std::int64_t>(block - slabs.first_tile[piece]) * gpu_kernel::tile_elements;
+    const std::int64_t left = found.count - begin;
+    return {found.target + begin, found.source + begin,
+            left < gpu_kernel::tile_elements ? left : gpu_kernel::tile_elements};
+}
+
+// Writes to[i] = map(from[i]) in the tile of the block.
+template <typename To, typename From, typename Map>
+VESCOMM_INLINE void map_tile(const gpu_kernel::Slabs &slabs, unsigned block, unsigned thread,
+                             const Map &map) {
+    const Tile tile = tile_of(slabs, block);
+    To *const to = static_cast<To *>(slabs.target) + tile.target;
+    const From *const from = static_cast<const From *>(slabs.source) + tile.source;
+    for_runs(tile.count, thread, [&](std::int64_t first, int count) {
+        typename Run<From>::Vector x;
+        typename Run<To>::Vector y;
+        Run<From>::load(&x, from + first, count);
+        VESCOMM_UNROLL
+        for (int k = 0; k < gpu_kernel::run_elements; ++k) y.at[k] = map(x.at[k]);
+        Run<To>::store(to + first, y, count);
+    });
+}
+
+// Writes to[i] = map(to[i]) in the tile of the block.
+template <typename To, typename Map>
+VESCOMM_INLINE void change_tile(const gpu_kernel::Slabs &slabs, unsigned block, unsigned thread,
+                                const Map &map) {
+    const Tile tile = tile_of(slabs, block);
+    To *const to = static_cast<To *>(slabs.target) + tile.target;
+    for_runs(tile.count, thread, [&](std::int64_t first, int count) {
+        typename Run<To>::Vector y;
+        Run<To>::load(&y, to + first, count);
+        VESCOMM_UNROLL
+        for (int k = 0; k < gpu_kernel::run_elements; ++k) y.at[k] = map(y.at[k]);
+        Run<To>::store(to + first, y, count);
+    });
+}
+
+// Writes to[i] = map(to[i], from[i]) in the tile of the block.
+template <typename To, typename From, typename Map>
+VESCOMM_INLINE void combine_tile(const gpu_kernel::Slabs &slabs, unsigned block, unsigned thread,
+                                 const Map &map) {
+    const Tile tile = tile_of(slabs, block);
+    To *const to = static_cast<To *>(slabs.target) + tile.target;
+    const From *const from = static_cast<const From *>(slabs.source) + tile.source;
+    for_runs(tile.count, thread, [&](std::int64_t first, int count) {
+        typename Run<From>::Vector x;
+        typename Run<To>::Vector y;
+        Run<From>::load(&x, from + first, count);
+        Run<To>::load(&y, to + first, count);
+        VESCOMM_UNROLL
+        for (int k = 0; k < gpu_kernel::run_elements; ++k) y.at[k] = map(y.at[k], x.at[k]);
+        Run<To>::store(to + first, y, count);
+    });
+}
+
+// Calls body(Element{}) for the type of floats.
+template <typename Body>
+VESCOMM_INLINE void with_float(std::int32_t type, const Body &body) {
+    switch (type) {
+        case VESCOMM_F32:
+            return body(F32{});
+        case VESCOMM_BF16:
+            return body(Bf16{});
+        case VESCOMM_F16:
+            return body(F16{});
+        case VESCOMM_F64:
+            return body(F64{});
+        case VESCOMM_F8E4M3:
+            return body(F8e4m3{});
+        case VESCOMM_F8E5M2:
+            return body(F8e5m2{});
+        default:
+            return;
+    }
+}
+
+// Calls body(value) with a value of an unsigned integer as large as the elements.
+template <typename Body>
+VESCOMM_INLINE void with_bits(std::int32_t type, const Body &body) {
+    switch (type) {
+        case VESCOMM_U8:
+            return body(std::uint8_t{});
+        case VESCOMM_U16:
+            return body(std::uint16_t{});
+        case VESCOMM_U32:
+            return body(std::uint32_t{});
+        case VESCOMM_U64:
+            return body(std::uint64_t{});
+        default:
+            return;
+    }
+}
+
+}  // namespace
+}  // namespace vescomm::internal::VESCOMM_ISA

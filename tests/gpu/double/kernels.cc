@@ -1,0 +1,126 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The functions of CUDA that load and launch kernels. A kernel is found by its symbol, and runs on
+// the host from the source that nvcc compiles for GPUs: phase by phase, so that a barrier between
+// the threads of a block has its meaning.
+//
+// An image of kernels begins as one of nvcc does, or with "vescomm gpu double".
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <memory>
+
+#include "gpu/double/kernel_accesses.h"
+#include "gpu/kernels/bodies.h"
+
+struct CUlib_st {};
+
+struct CUkern_st {
+    const char *symbol;
+    // Puts a launch with these parameters on a stream.
+    int (*launch)(unsigned blocks, unsigned threads, const void *parameters,
+                  vescomm::internal::cuda::Stream stream, const char *symbol);
+};
+
+namespace gpu_double {
+namespace {
+
+using namespace vescomm::internal;
+using namespace vescomm::internal::VESCOMM_ISA;
+
+constexpr cuda::Error invalid_image = 200, symbol_not_found = 500, invalid_configuration = 9;
+
+std::atomic<bool> reversed{false};
+
+template <typename Body>
+void run_on_host(unsigned blocks, const typename Body::Parameters &parameters) {
+    const bool backwards = reversed;
+    const auto shared = std::make_unique<typename Body::Shared>();
+    for (unsigned b = 0; b < blocks; ++b) {
+        const unsigned block = backwards ? blocks - 1 - b : b;
+        // Shared memory begins with bytes of earlier blocks on a GPU.
+        std::memset(static_cast<void *>(shared.get()), 0xa5, sizeof *shared);
+        for (int phase = 0; phase < Body::phases; ++phase)
+            for (unsigned t = 0; t < gpu_kernel::threads; ++t)
+                Body::run(phase, parameters, *shared, block,
+                          backwards ? gpu_kernel::threads - 1 - t : t);
+    }
+}
+
+template <typename Body>
+int launch_body(unsigned blocks, unsigned threads, const void *from, cuda::Stream stream,
+                const char *symbol) {
+    if (blocks == 0 || blocks > 0x7fffffff || threads != gpu_kernel::threads)
+        return noted(invalid_configuration);
+    // CUDA copies parameters during the launch.
+    typename Body::Parameters parameters;
+    std::memcpy(static_cast<void *>(&parameters), from, sizeof parameters);
+    return enqueue(stream, symbol, accesses_of(parameters), [=] {
+        return [=] {
+            typename Body::Parameters here = parameters;
+            move_to_host(here);
+            run_on_host<Body>(blocks, here);
+        };
+    });
+}
+
+#define GPU_DOUBLE_TEXT_(symbol) #symbol
+#define GPU_DOUBLE_TEXT(symbol) GPU_DOUBLE_TEXT_(symbol)
+#define GPU_DOUBLE_KERNEL(name, Body) \
+    {GPU_DOUBLE_TEXT(VESCOMM_GPU_KERNEL(name)), launch_body<Body>},
+CUkern_st table[] = {VESCOMM_GPU_KERNELS(GPU_DOUBLE_KERNEL)};
+CUlib_st library_of_all;
+
+bool is_kernel(const void *kernel) {
+    return kernel >= std::begin(table) && kernel < std::end(table);
+}
+
+}  // namespace
+
+void reverse_kernels(bool backwards) {
+    reversed = backwards;
+}
+
+}  // namespace gpu_double
+
+using namespace gpu_double;
+
+extern "C" {
+
+int cudaLibraryLoadData(CUlib_st **library, const void *code, int *, void **, unsigned, int *,
+                        void **, unsigned) {
+    if (const int result = injected_result("cudaLibraryLoadData")) return noted(result);
+    if (const cuda::Error error = check_capture("cudaLibraryLoadData()")) return noted(error);
+    if (std::memcmp(code, "\x50\xed\x55\xba", 4) != 0 &&
+        std::memcmp(code, "vescomm gpu double", 4) != 0)
+        return noted(invalid_image);
+    *library = &library_of_all;
+    return cuda::success;
+}
+
+int cudaLibraryGetKernel(CUkern_st **kernel, CUlib_st *, const char *name) {
+    if (const int result = injected_result("cudaLibraryGetKernel")) return noted(result);
+    for (CUkern_st &entry : table) {
+        if (std::strcmp(entry.symbol, name) != 0) continue;
+        *kernel = &entry;
+        return cuda::success;
+    }
+    return noted(symbol_not_found);
+}
+
+int cudaFuncGetAttributes(cudaFuncAttributes *, const void *kernel) {
+    if (const int result = injected_result("cudaFuncGetAttributes")) return noted(result);
+    if (const cuda::Error error = check_capture("cudaFuncGetAttributes()")) return noted(error);
+    return is_kernel(kernel) ? cuda::success : noted(cuda::invalid_value);
+}
+
+int cudaLaunchKernel(const void *kernel, cuda::Dim3 grid, cuda::Dim3 block, void **parameters,
+                     std::size_t, CUstream_st *stream) {
+    if (const int result = injected_result("cudaLaunchKernel")) return noted(result);
+    if (!is_kernel(kernel)) return noted(cuda::invalid_value);
+    const auto *found = static_cast<const CUkern_st *>(kernel);
+    return found->launch(grid.x, block.x, parameters[0], stream, found->symbol);
+}
+
+}  // extern "C"
