@@ -78,10 +78,7 @@ void DeviceImplementation::place() {
         part_ = allocated(gathers || scatters ? what_.largest_shard() : what_.elements());
     std::byte *shard = whole_ + what_.cuts[comm_.rank()] * element();
     source_ = gathers ? (what_.in_place ? shard : part_) : whole_;
-    target_ = gathers         ? whole_
-              : !what_.in_place ? part_
-              : scatters      ? shard
-                              : whole_;
+    target_ = gathers ? whole_ : !what_.in_place ? part_ : scatters ? shard : whole_;
 }
 
 void DeviceImplementation::input_written() {

@@ -184,13 +184,13 @@ private:
 
     void *allocate(std::size_t bytes) override {
         void *memory = nullptr;
-        bytes = (bytes + nccl::window_alignment - 1) / nccl::window_alignment *
-                nccl::window_alignment;
+        bytes =
+            (bytes + nccl::window_alignment - 1) / nccl::window_alignment * nccl::window_alignment;
         require(library().mem_alloc(&memory, bytes), "ncclMemAlloc()");
         nccl::Window window = nullptr;
-        require(library().comm_window_register(nccl_, memory, bytes, &window,
-                                               nccl::window_symmetric),
-                "ncclCommWindowRegister()");
+        require(
+            library().comm_window_register(nccl_, memory, bytes, &window, nccl::window_symmetric),
+            "ncclCommWindowRegister()");
         windows_[memory] = window;
         return memory;
     }

@@ -59,9 +59,9 @@ private:
         if (status == VESCOMM_ERROR_UNSUPPORTED) throw Unsupported(vescomm_get_last_error());
         check(status);
         check(vescomm_gpu_wait(gpu_, stream()));
-        costs.create_us = std::chrono::duration<double, std::micro>(
-                              std::chrono::steady_clock::now() - begin)
-                              .count();
+        costs.create_us =
+            std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin)
+                .count();
         const char *text = nullptr;
         const bool scatters = what().collective == "reduce_scatter_v";
         if (!scatters && what().collective != "all_gather_v") return;
