@@ -189,6 +189,18 @@ class Explain(unittest.TestCase):
             from_file = self.explain(*arguments, "--ragged", f"file:{file.name}")
         self.assertEqual(from_file, self.explain(*arguments, "--ragged", "linear"))
 
+    def test_the_machine_file_of_gpus_predicts_ten_thousand_of_them(self):
+        machine = SOURCE / "perf/machines/h100x8"
+        for collective in ("all_gather_v", "reduce_scatter_v"):
+            code, out, err = run("--explain", collective, "--bytes", "2GiB", "--nodes", 8, "--table",
+                                 "8,64,10000", "--ragged", "linear", "--links", "rdma", "--json",
+                                 VESCOMM_MACHINE=str(machine))  # fmt: skip
+            self.assertEqual((code, err), (0, ""))
+            rows = [row for row in json.loads(out)["rows"] if row["chosen"]]
+            self.assertEqual([row["ranks"] for row in rows], [8, 64, 10000])
+            # No rank receives, or reads, faster than its NVLinks permit.
+            self.assertTrue(all(row["us"] > 2**31 * 7 / 8 / 400e3 for row in rows), rows)
+
     def test_the_largest_receiver_of_an_exchange_is_last(self):
         for ragged, last in (("linear", 3), ("one-owner:0.9", 0)):
             _, out = self.explain("all_to_all_v", "--ranks", 4, "--nodes", 2, "--ragged", ragged)
