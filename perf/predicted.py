@@ -38,7 +38,8 @@ def read(names):
             if result.get("predicted_us") is None:
                 continue
             arrays = ", arrays" if result["impl"] == "vescomm-arrays" else ""
-            row = f"`{result['collective']}`{arrays}, {result['ranks']}"
+            device = ", device memory" if result.get("memory") == "device" else ""
+            row = f"`{result['collective']}`{arrays}{device}, {result['ranks']}"
             if result["nodes"] > 1:
                 row += f" on {result['nodes']} hosts"
             # With three ranks the buffer is a few bytes smaller than requested; round it up.

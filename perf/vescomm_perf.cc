@@ -4,13 +4,16 @@
 // vescomm_perf measures collectives of vescomm and other libraries. The program has three roles:
 //
 //     coordinator   starts teams of workers, sends them commands, prints their results
-//     worker        a rank of vescomm or of limit, started by the coordinator with --worker NAME
+//     worker        a rank of vescomm, limit or NCCL, started by the coordinator with
+//                   --worker NAME MEMORY
 //     rank          under torchrun, mpirun, srun or vescomm-run; rank 0 also coordinates
 #include <cstdio>
 #include <cstring>
 #include <optional>
 
 #include "perf/implementations/arrays.h"
+#include "perf/implementations/device_nccl.h"
+#include "perf/implementations/device_vescomm.h"
 #include "perf/implementations/limit.h"
 #include "perf/implementations/vescomm.h"
 #include "perf/run/coordinate.h"
@@ -20,6 +23,16 @@
 namespace {
 
 using namespace vescomm::perf;
+
+int work_on_device(const std::string &name) {
+    return serve(name, [&](const Worker &worker) {
+        if (name == "vescomm") return make_vescomm_on_device(worker);
+        return make_nccl_on_device(name == "nccl-padded"    ? NcclWay::padded
+                                   : name == "nccl-grouped" ? NcclWay::grouped
+                                                            : NcclWay::equal,
+                                   worker);
+    });
+}
 
 int work(const std::string &name) {
     if (name == "limit") return serve(name, make_limit);
@@ -39,7 +52,8 @@ int complain(const char *sentence, ExitCode code) {
 }  // namespace
 
 int main(int argc, char **argv) {
-    if (argc == 3 && std::strcmp(argv[1], "--worker") == 0) return work(argv[2]);
+    if (argc == 4 && std::strcmp(argv[1], "--worker") == 0)
+        return std::strcmp(argv[3], "device") == 0 ? work_on_device(argv[2]) : work(argv[2]);
     const std::variant<Options, OptionsAnswer> read = read_options(argc, argv);
     if (const auto *answer = std::get_if<OptionsAnswer>(&read)) {
         std::fputs(answer->text.c_str(), answer->exit_code == 0 ? stdout : stderr);

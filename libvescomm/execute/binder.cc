@@ -9,6 +9,7 @@
 #include "execute/kernels.h"
 #include "execute/program.h"
 #include "execute/registered_arrays.h"
+#include "schedule/long_step.h"
 #include "schedule/rails.h"
 
 namespace vescomm::internal {
@@ -17,10 +18,6 @@ namespace {
 
 // Smaller steps take less time than two reads of the clock.
 constexpr std::uint64_t min_timed_bytes = 16 * 1024;
-
-// With several nodes, a poll of the inter-node transports follows each step of this many bytes or
-// more: messages must not wait for a whole lane.
-constexpr std::uint64_t min_long_bytes = 128 * 1024;
 
 constexpr Region all_regions[] = {Region::source, Region::buffer, Region::output, Region::staging,
                                   Region::partial};

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "schedule/long_step.h"
+
 namespace vescomm::internal {
 
 namespace {
@@ -33,6 +35,13 @@ bool fetches(const ElementBytes &bytes, int rank, const Lane &lane, const Step &
         return place.rank != rank && !(few && place.region == Region::staging);
     };
     return others(step.to) || others(step.from) || std::ranges::any_of(lane.more(step), others);
+}
+
+// True if other lanes of the rank continue after a step (long_step.h).
+bool is_long(const ElementBytes &bytes, const Step &step) {
+    if (step.action != Action::copy && step.action != Action::reduce) return false;
+    return bytes_of(bytes, step.to.region) * static_cast<double>(step.count) >=
+           static_cast<double>(min_long_bytes);
 }
 
 }  // namespace
@@ -64,6 +73,7 @@ SimulatedProgram::SimulatedProgram(const Nodes &nodes, const MakeSchedule &make,
                 made.eager = step.eager;
                 made.conditional = step.conditional;
                 made.fetches = fetches(bytes, rank, lane, step);
+                made.long_running = nodes.count() > 1 && is_long(bytes, step);
                 made.flag = static_cast<std::uint8_t>(step.flag);
                 made.remote = step.action == Action::wait && !nodes.together(rank, step.peer);
                 if (made.remote) keys.push_back(flag_key(step.peer, step.flag));

@@ -23,6 +23,7 @@ struct SimulatedStep {
     bool remote = false;  // wait for a rank of another node
     bool eager = false, conditional = false;  // as in Step
     bool fetches = false;  // copy, reduce: uses cache lines of another rank
+    bool long_running = false;  // copy, reduce: other lanes continue after this step
 };
 
 struct SimulatedLane {

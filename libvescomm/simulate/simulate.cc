@@ -123,6 +123,7 @@ private:
             default: {
                 const SimulatedStep &step = program_.steps[program_.lanes[state.lane].at - 1];
                 (step.action == Action::copy ? times.copying : times.reducing) += seconds;
+                if (step.long_running) state.ready.add(std::exchange(state.lane, no_index));
             }
         }
         state.work = Work::none;

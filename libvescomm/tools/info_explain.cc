@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <fstream>
 #include <limits>
 #include <set>
 
@@ -57,11 +58,30 @@ Nodes nodes_of(const Question &question) {
     return Nodes::from_sizes(sizes);
 }
 
+// Relative sizes of shards from a file of numbers, one for each rank.
+std::vector<double> read_weights(const std::string &path, int ranks) {
+    std::ifstream file(path);
+    if (!file) refuse("--ragged file:" + path + ": it cannot be read");
+    std::vector<double> weights;
+    double total = 0;
+    for (double weight = 0; file >> weight;) {
+        if (!(weight >= 0) || !std::isfinite(weight)) break;
+        weights.push_back(weight);
+        total += weight;
+    }
+    if (!file.eof() || weights.size() != static_cast<std::size_t>(ranks) || !(total > 0))
+        refuse("--ragged file:" + path + ": give a number of at least 0 for each of " +
+               std::to_string(ranks) + " ranks, one of them positive");
+    return weights;
+}
+
 // Relative sizes of the shards of all ranks: equal, linear (rank + 1), zipf:S (1 / (rank + 1)^S),
-// one-owner:F (rank 0 has the fraction F).
+// one-owner:F (rank 0 has the fraction F), file:PATH.
 std::vector<double> weights_of(const std::string &ragged, int ranks) {
     const std::size_t colon = ragged.find(':');
     const std::string name = ragged.substr(0, colon);
+    if (name == "file" && colon != std::string::npos)
+        return read_weights(ragged.substr(colon + 1), ranks);
     double number = -1;
     if (colon != std::string::npos) {
         const char *begin = ragged.data() + colon + 1, *end = ragged.data() + ragged.size();
@@ -72,7 +92,8 @@ std::vector<double> weights_of(const std::string &ragged, int ranks) {
     if ((!takes_number && name != "equal" && name != "linear") ||
         takes_number != (colon != std::string::npos) || (takes_number && !(number >= 0)) ||
         (name == "one-owner" && number > 1))
-        refuse("--ragged " + ragged + ": give equal, linear, zipf:S, or one-owner:F with F <= 1");
+        refuse("--ragged " + ragged +
+               ": give equal, linear, zipf:S, one-owner:F with F <= 1, or file:PATH");
     std::vector<double> weights;
     for (int rank = 0; rank < ranks; ++rank) {
         if (name == "linear") weights.push_back(rank + 1);

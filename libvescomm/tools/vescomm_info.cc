@@ -4,6 +4,7 @@
 // vescomm-info: shows the features of this build, the variables, the reasons for the choice of an
 // algorithm, and what flight recorders report about a job that stopped.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 
@@ -16,12 +17,33 @@
 #include "tools/info_explain.h"
 #include "tools/info_variables.h"
 #include "tools/measure.h"
+#include "topology/gpu_topology.h"
 #include "topology/hardware.h"
 #include "topology/node_name.h"
 #include "transport/transports.h"
 
 namespace vescomm::internal {
 namespace {
+
+// Begins each line with two spaces.
+std::string indented(const std::string &text) {
+    std::string result;
+    for (std::size_t begin = 0; begin < text.size();) {
+        const std::size_t end = std::min(text.find('\n', begin), text.size());
+        result += "  " + text.substr(begin, end - begin) + "\n";
+        begin = end + 1;
+    }
+    return result;
+}
+
+void show_gpu_topology() {
+    try {
+        const std::string text = describe(read_gpu_topology(read_nvlinks()));
+        if (!text.empty()) std::printf("\nGPUs and network cards\n%s", indented(text).c_str());
+    } catch (const Error &error) {
+        std::printf("\nGPUs and network cards\n  %s\n", error.what());
+    }
+}
 
 void show_gpu_support() {
     const GpuSupport support = examine_gpu_support();
@@ -54,13 +76,8 @@ void show_build() {
                 supported_kernels().size());
     std::printf("\nthis machine\n");
     try {
-        std::string text = describe(read_hardware());
-        text.pop_back();
-        for (std::size_t at = text.find('\n'); at != std::string::npos;
-             at = text.find('\n', at + 1))
-            text.insert(at + 1, "  ");
-        std::printf("  %s, %d cores, of which this process may use\n  %s\n",
-                    processor_name().c_str(), processor_cores(), text.c_str());
+        std::printf("  %s, %d cores, of which this process may use\n%s", processor_name().c_str(),
+                    processor_cores(), indented(describe(read_hardware())).c_str());
     } catch (const Error &error) {
         std::printf("  %s\n", error.what());
     }
@@ -69,6 +86,7 @@ void show_build() {
     if (std::filesystem::exists(file, error)) std::printf("  measured: %s\n", file.c_str());
     else std::printf("  not measured; vescomm-info --measure does it\n");
     show_gpu_support();
+    show_gpu_topology();
     std::printf("\nvariables\n");
     show_variables(process_environment());
 }
@@ -110,8 +128,10 @@ int main(int argc, char **argv) {
     app.add_option("--ranks", question.ranks, "ranks, distributed evenly over the nodes")
         ->check(CLI::Range(1, 1000000))
         ->needs(explain);
-    app.add_option("--ragged", question.ragged,
-                   "shares of the ranks: equal, linear, zipf:S or one-owner:F")
+    app.add_option(
+           "--ragged", question.ragged,
+           "shares of the ranks: equal, linear, zipf:S, one-owner:F, or file:PATH, a file of\n"
+           "numbers, one for each rank")
         ->needs(explain);
     app.add_flag("--per-node,!--per-rank", question.per_node,
                  "all_gather_v into one slab for each node; --per-rank, the default: for each rank")

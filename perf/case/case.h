@@ -19,6 +19,8 @@ struct Case {
     std::string op = "none";  // "sum", "avg"; "none" if nothing is combined
     int root = -1;  // -1: none
     bool shared = false;  // one result for each node; needs Collective::may_share
+    bool in_place = false;  // the result overwrites the input, or lies beside it in one array
+    bool on_device = false;  // in the memory of GPUs
     bool non_blocking = false;  // start() must return before the operation is complete
     std::int64_t block = 1;  // cuts and tensors lie on multiples of it
     std::vector<std::int64_t> cuts;  // rank k owns elements [cuts[k], cuts[k + 1])

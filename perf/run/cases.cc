@@ -25,23 +25,30 @@ void check(const Options &options, int ranks) {
     if (options.overlap && options.skew_us > 0) refuse("--overlap and --skew exclude each other");
     for (const std::string &name : options.collectives) {
         const Collective &row = find_collective(name);
-        if (options.keep_sources && row.reduces() && row.in_place)
-            refuse(
-                fmt::format("--sources kept: {} works in place, and overwrites its source", name));
+        const bool overwrites =
+            row.reduces() &&
+            (options.on_device ? options.places.back() == "in" || options.places.front() == "in"
+                               : row.in_place);
+        const char *advice = options.on_device ? "; give --place out" : "";
+        if (options.keep_sources && overwrites)
+            refuse(fmt::format("--sources kept: {} works in place, and overwrites its source{}",
+                               name, advice));
         if (options.shared && !row.may_share)
             refuse(fmt::format("--shared: {} has a result for each rank", name));
         if (options.wide_output && !row.converts)
             refuse(fmt::format("--f32-output: {} leaves its type as it is", name));
-        if (options.operations > 1 && row.reduces() && row.in_place)
+        if (options.operations > 1 && overwrites)
             refuse(
-                fmt::format("--agg_iters {}: {} works in place, and would add up its own results",
-                            options.operations, name));
+                fmt::format("--agg_iters {}: {} works in place, and would add up its own results{}",
+                            options.operations, name, advice));
     }
 }
 
 Case make_case(const Options &options, const Ragged &ragged, const Collective &row,
-               const std::string &type, const std::string &op, std::int64_t size) {
+               const std::string &type, const std::string &op, std::int64_t size, bool in_place) {
     Case what;
+    what.in_place = in_place;
+    what.on_device = options.on_device;
     what.collective = row.name;
     what.type = type;
     what.output_type = options.wide_output ? "f32" : type;
@@ -72,11 +79,16 @@ std::vector<Case> make_cases(const Options &options, int ranks) {
             sized ? options.types : std::vector<std::string>{"u8"};
         const std::vector<std::int64_t> sizes =
             sized ? options.sizes : std::vector<std::int64_t>{0};
+        const bool usual = row.in_place && !options.shared;
+        const std::vector<std::string> places =
+            options.on_device ? options.places : std::vector<std::string>{usual ? "in" : "out"};
         for (const std::string &type : types)
             for (const std::string &op : ops)
                 for (const std::int64_t size : sizes)
-                    if (!row.reduces() || combines(find_op(op), find_type(type).kind))
-                        cases.push_back(make_case(options, ragged, row, type, op, size));
+                    for (const std::string &place : places)
+                        if (!row.reduces() || combines(find_op(op), find_type(type).kind))
+                            cases.push_back(
+                                make_case(options, ragged, row, type, op, size, place == "in"));
     }
     if (cases.empty())
         throw std::invalid_argument(

@@ -20,6 +20,7 @@
 #include <utility>
 
 #include "perf/case/collectives.h"
+#include "perf/implementations/device_functions.h"
 #include "perf/run/hosts.h"
 #include "perf/run/implementations.h"
 #include "perf/run/interrupt.h"
@@ -101,6 +102,19 @@ std::vector<Case> make_checked_cases(const Options &options, int ranks) {
     }
 }
 
+// One for each core, or for each GPU.
+int default_ranks(const Options &options) {
+    if (!options.on_device) return usable_cores();
+    return why_no_devices(1, 1).empty() ? count_devices() : 1;
+}
+
+// Workspace for padded shards; at most four times the buffer, because more is no choice.
+std::uint64_t padded_bytes(const Case &what) {
+    const std::int64_t element = find_type(what.type).bytes();
+    return static_cast<std::uint64_t>(
+        std::min(what.largest_shard() * what.ranks(), 4 * what.elements()) * element);
+}
+
 // Returns true if two cases can share column heads.
 bool same_heading(const Case &a, const Case &b) {
     return a.collective == b.collective &&
@@ -154,10 +168,10 @@ ExitCode coordinate(const Options &options, const std::vector<Case> &cases,
 
 ExitCode coordinate_here(const Options &options) {
     catch_interrupts();
-    const int ranks = options.ranks > 0 ? options.ranks : usable_cores();
+    const int ranks = options.ranks > 0 ? options.ranks : default_ranks(options);
     const std::vector<Case> cases = make_checked_cases(options, ranks);
     Run run = begin_run(ranks);
-    run.knows_cores = options.bind == "core";
+    run.knows_cores = options.bind == "core" && !options.on_device;
     // Declared in this order so that the teams are destroyed before their hosts.
     std::optional<Hosts> hosts;
     std::optional<Folder> folder(std::in_place);
@@ -167,14 +181,20 @@ ExitCode coordinate_here(const Options &options) {
                          .ranks = ranks,
                          .largest_bytes = 0,
                          .timeout_seconds = options.timeout_seconds,
-                         .bind = options.bind == "core",
+                         .bind = options.bind == "core" && !options.on_device,
+                         .threads = options.threads,
+                         .padded_bytes = 0,
+                         .shares_devices = false,
                          .hosts = hosts ? &*hosts : nullptr};
-    for (const Case &what : cases)
+    for (const Case &what : cases) {
         setting.largest_bytes = std::max(setting.largest_bytes, bytes_with_input(what));
+        setting.padded_bytes = std::max(setting.padded_bytes, padded_bytes(what));
+    }
     for (const std::string &name : options.implementations) {
-        const ImplementationRow &row = find_implementation(name);
-        std::string reason = why_not(row, ranks, options.hosts);
+        const ImplementationRow &row = find_implementation(name, options.on_device);
+        std::string reason = why_not(row, ranks, options);
         try {
+            setting.shares_devices = row.on_device && reason.empty() && ranks > count_devices();
             if (reason.empty()) teams.push_back(std::make_unique<LocalTeam>(row, setting));
         } catch (const Failure &failure) {
             // If another library does not start, the remaining ones are still measured.
@@ -193,6 +213,10 @@ ExitCode coordinate_here(const Options &options) {
 }
 
 ExitCode take_part(const Options &options) {
+    if (options.on_device)
+        throw Failure(ExitCode::usage,
+                      "--memory device: under a launcher only host memory is measured; give "
+                      "--ranks");
     if (options.implementations != std::vector<std::string>{"vescomm"})
         throw Failure(ExitCode::usage,
                       "--impl: under a launcher only vescomm is measured; others need --ranks");

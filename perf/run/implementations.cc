@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <stdexcept>
 
+#include "perf/implementations/device_functions.h"
 #include "perf/worker/cores.h"
 
 namespace vescomm::perf {
@@ -65,31 +66,37 @@ Words mpich(const Launch &launch) {
 
 constexpr int any_number = 1 << 30;
 
-// Columns: name, summary, worker, launcher, ranks on each of several hosts, remedy if missing.
+// Columns: name, memory of GPUs, summary, worker, launcher, ranks on each of several hosts, remedy
+// if missing.
 //
 // UCX takes emulated hosts for one machine and would use shared memory between them. So UCC and
 // Open MPI over UCX are restricted to TCP and, because that is slow between local peers, to one
 // rank on each host.
 const ImplementationRow table[] = {
-    {"vescomm", "this library", "", nullptr, any_number, ""},
-    {"vescomm-arrays", "this library on arrays of the caller, called at once", "", nullptr,
+    {"vescomm", false, "this library", "", nullptr, any_number, ""},
+    {"vescomm-arrays", false, "this library on arrays of the caller, called at once", "", nullptr,
      any_number, ""},
-    {"vescomm-registered", "the same on arrays in memory of vescomm_malloc()", "", nullptr,
+    {"vescomm-registered", false, "the same on arrays in memory of vescomm_malloc()", "", nullptr,
      any_number, ""},
-    {"limit", "direct copies and sums in shared memory with counters, or plain TCP between hosts",
-     "", nullptr, 1, ""},
-    {"mpi", "Open MPI, shared memory (ob1, vader, CMA), and TCP", "vescomm_perf_mpi", mpi,
+    {"limit", false,
+     "direct copies and sums in shared memory with counters, or plain TCP between hosts", "",
+     nullptr, 1, ""},
+    {"mpi", false, "Open MPI, shared memory (ob1, vader, CMA), and TCP", "vescomm_perf_mpi", mpi,
      any_number, "install libopenmpi-dev and openmpi-bin, and configure again"},
-    {"mpi-ucx", "Open MPI over UCX", "vescomm_perf_mpi", mpi_ucx, 1,
+    {"mpi-ucx", false, "Open MPI over UCX", "vescomm_perf_mpi", mpi_ucx, 1,
      "install libopenmpi-dev and openmpi-bin, and configure again"},
-    {"mpich", "MPICH", "vescomm_perf_mpich", mpich, 0,
+    {"mpich", false, "MPICH", "vescomm_perf_mpich", mpich, 0,
      "install libmpich-dev and mpich, and configure again"},
-    {"gloo", "Gloo over TCP", "vescomm_perf_gloo", nullptr, any_number,
+    {"gloo", false, "Gloo over TCP", "vescomm_perf_gloo", nullptr, any_number,
      "install libgloo-dev, and configure again"},
-    {"ucc", "UCC over UCX", "vescomm_perf_ucc", nullptr, 1,
+    {"ucc", false, "UCC over UCX", "vescomm_perf_ucc", nullptr, 1,
      "install UCC where the compiler finds it, and configure again"},
-    {"nccl", "NCCL", "vescomm_perf_nccl", nullptr, 0,
-     "it moves memory of GPUs, which this program does not measure yet"},
+    {"vescomm", true, "this library on the memory of GPUs (gpu.h)", "", nullptr, 0, ""},
+    {"nccl", true, "NCCL's own calls; shards of equal size only", "", nullptr, 0, ""},
+    {"nccl-padded", true, "NCCL on shards padded to the largest size, with copies", "", nullptr, 0,
+     ""},
+    {"nccl-grouped", true, "a group of NCCL's broadcasts or reductions, one for each rank", "",
+     nullptr, 0, ""},
 };
 
 // Looks in the build folder of this program, then in the folder of installed baselines.
@@ -121,23 +128,33 @@ std::span<const ImplementationRow> implementation_rows() {
     return table;
 }
 
-const ImplementationRow &find_implementation(std::string_view name) {
-    const auto found = std::ranges::find(table, name, &ImplementationRow::name);
-    if (found != std::end(table)) return *found;
+const ImplementationRow &find_implementation(std::string_view name, bool on_device) {
+    const ImplementationRow *other = nullptr;
     std::string known;
-    for (const ImplementationRow &row : table)
-        known += (known.empty() ? "" : ", ") + std::string(row.name);
+    for (const ImplementationRow &row : table) {
+        if (row.name == name && row.on_device == on_device) return row;
+        if (row.name == name) other = &row;
+        if (row.on_device == on_device)
+            known += (known.empty() ? "" : ", ") + std::string(row.name);
+    }
+    if (other != nullptr) return *other;
     throw std::invalid_argument("--impl " + std::string(name) + ": there is " + known);
 }
 
 std::vector<std::string> worker_command(const ImplementationRow &row) {
     // Resolve the link, because /proc/self/exe names another program in the worker.
     if (row.worker.empty())
-        return {std::filesystem::read_symlink("/proc/self/exe"), "--worker", std::string(row.name)};
+        return {std::filesystem::read_symlink("/proc/self/exe"), "--worker", std::string(row.name),
+                row.on_device ? "device" : "host"};
     return {find_worker(row.worker)};
 }
 
-std::string why_not(const ImplementationRow &row, int ranks, int hosts) {
+std::string why_not(const ImplementationRow &row, int ranks, const Options &options) {
+    if (row.on_device && !options.on_device)
+        return "it moves the memory of GPUs: give --memory device";
+    if (!row.on_device && options.on_device) return "it moves host memory only";
+    if (row.on_device) return why_no_devices(ranks, options.threads);
+    const int hosts = options.hosts;
     if (!row.worker.empty() && find_worker(row.worker).empty())
         return "not built in: " + std::string(row.missing);
     if (hosts > 1 && row.ranks_on_host == 0) return "it is measured on one host only";

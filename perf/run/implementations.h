@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "perf/run/options.h"
+
 namespace vescomm::perf {
 
 // Parameters of a launcher.
@@ -21,6 +23,7 @@ struct Launch {
 // An implementation that can be measured, and how its processes are started.
 struct ImplementationRow {
     std::string_view name;
+    bool on_device;  // on the memory of GPUs; otherwise on host memory
     std::string_view summary;
     std::string_view worker;  // name of the worker program; "": this program itself
     // Returns the launcher's command line, which precedes the program and starts all ranks.
@@ -32,14 +35,15 @@ struct ImplementationRow {
 
 std::span<const ImplementationRow> implementation_rows();
 
-// Throws std::invalid_argument, which lists the known names.
-const ImplementationRow &find_implementation(std::string_view name);
+// Returns the row on this memory, or that on the other memory if there is no other. Throws
+// std::invalid_argument, which lists the known names.
+const ImplementationRow &find_implementation(std::string_view name, bool on_device);
 
 // Returns the command line of a rank, without the launcher.
 std::vector<std::string> worker_command(const ImplementationRow &row);
 
 // Returns the reason why an implementation cannot run in this build, on this machine, with this
-// number of ranks and hosts; "" if it can.
-std::string why_not(const ImplementationRow &row, int ranks, int hosts);
+// number of ranks and these options; "" if it can.
+std::string why_not(const ImplementationRow &row, int ranks, const Options &options);
 
 }  // namespace vescomm::perf

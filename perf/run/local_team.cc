@@ -117,7 +117,7 @@ void LocalTeam::start(const ImplementationRow &row) {
     if (setting_.hosts != nullptr) address_ = setting_.hosts->address(0) + ":29700";
     else listener_for_vescomm_ = listen_anywhere(address_);
     const std::string secret = make_secret();
-    for (int rank = 0; rank < (launched_ ? 1 : setting_.ranks); ++rank) {
+    for (int rank = 0; rank < (launched_ ? 1 : setting_.ranks); rank += setting_.threads) {
         ProcessOptions options = options_of(rank, row);
         options.environment.emplace_back("VESCOMM_SECRET", secret);
         processes_.emplace_back(options);
@@ -158,6 +158,9 @@ ProcessOptions LocalTeam::options_of(int rank, const ImplementationRow &row) con
     set("VESCOMM_PERF_FOLDER", folder_);
     set("VESCOMM_PERF_GATE", gate_.path());
     set("VESCOMM_PERF_BIND", setting_.bind ? "core" : "none");
+    set("VESCOMM_PERF_THREADS", std::to_string(setting_.threads));
+    set("VESCOMM_PERF_PADDED_BYTES", std::to_string(setting_.padded_bytes));
+    if (setting_.shares_devices) set("NCCL_MULTI_RANK_GPU_ENABLE", "1");
     if (shared_) {
         set("VESCOMM_PERF_SHARED", shared_->path());
         set("VESCOMM_PERF_SHARED_BYTES",
@@ -275,7 +278,9 @@ void LocalTeam::wait_for(const std::vector<int> &descriptors, double deadline,
             fail(ExitCode::failed,
                  launched_
                      ? fmt::format("its launcher ended with {}", process.how())
-                     : fmt::format("rank {} ended with {}", i - descriptors.size(), process.how()));
+                     : fmt::format("rank {} ended with {}",
+                                   static_cast<int>(i - descriptors.size()) * setting_.threads,
+                                   process.how()));
         }
         if (ready > 0) return;
     }
@@ -283,10 +288,12 @@ void LocalTeam::wait_for(const std::vector<int> &descriptors, double deadline,
 
 // Fails for a rank whose connection is closed. The process may end only a moment later.
 void LocalTeam::fail_gone(std::size_t rank) {
-    const bool ended = !launched_ && processes_[rank].wait_until(now_seconds() + 5);
-    fail(ExitCode::failed, ended
-                               ? fmt::format("rank {} ended with {}", rank, processes_[rank].how())
-                               : fmt::format("rank {} is gone", rank));
+    if (!launched_) {
+        Process &process = processes_[rank / static_cast<std::size_t>(setting_.threads)];
+        if (process.wait_until(now_seconds() + 5))
+            fail(ExitCode::failed, fmt::format("rank {} ended with {}", rank, process.how()));
+    }
+    fail(ExitCode::failed, fmt::format("rank {} is gone", rank));
 }
 
 void LocalTeam::fail(ExitCode code, const std::string &what) {

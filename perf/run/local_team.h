@@ -23,6 +23,9 @@ struct LocalSetting {
     std::int64_t largest_bytes = 0;  // of any case
     double timeout_seconds = 300;
     bool bind = true;  // bind each rank to its own core, if there are enough
+    int threads = 1;  // ranks in each process; divides `ranks`
+    std::uint64_t padded_bytes = 0;  // see Worker
+    bool shares_devices = false;  // several ranks use one GPU
     const Hosts *hosts = nullptr;  // nullptr: this host
 };
 

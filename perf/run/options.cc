@@ -21,8 +21,8 @@ namespace {
 
 constexpr const char *what =
     "Measures collectives of vescomm and of other libraries in turns, and verifies the data of\n"
-    "timed operations. Options, columns and exit codes are those of nccl-tests, as far as they\n"
-    "apply to host memory.";
+    "timed operations, on host memory or on the memory of GPUs. Options, columns and exit codes\n"
+    "are those of nccl-tests, as far as they apply.";
 
 // Values of options as CLI11 reads them.
 struct Given {
@@ -33,6 +33,7 @@ struct Given {
     double factor = 0;
     std::string skew = "0";
     std::string sources = "new";
+    std::string memory = "host";
     int average = 3;
     int check = 1;
     int timestamps = 0;
@@ -41,16 +42,33 @@ struct Given {
     bool is_private = false;
     bool version = false;
     // Options of nccl-tests without a meaning here. Only the value without effect is accepted.
-    int threads = 1, devices = 1, blocking = 0, null_stream = 0, graph = 0, registered = 0;
+    int devices = 1, blocking = 0, null_stream = 0, graph = 0, registered = 0;
 };
+
+std::string make_column_help() {
+    return "\nColumns:\n"
+           "  size, count         bytes and elements of the whole buffer\n"
+           "  type, redop, root   type of the elements; operator, none; root, -1 if there is none\n"
+           "  time                us: median of the iterations, on the slowest rank\n"
+           "  algbw, busbw        GB/s (10^9 bytes): size / time; bytes of the busiest rank / "
+           "time\n"
+           "  #wrong              wrong elements of the results; N/A with -c 0\n"
+           "  min, p99            us: fastest iteration, 99th percentile\n"
+           "  place               with --memory device: out: out of place, in: in place\n"
+           "  impl, ratio         implementation; its time over that of the first one\n";
+}
 
 std::string make_footer() {
     std::string text = "Collectives:\n";
     for (const Collective &row : collectives())
         text += fmt::format("  {:20}{}\n", row.name, row.summary);
-    text += "\nImplementations:\n";
-    for (const ImplementationRow &row : implementation_rows())
-        text += fmt::format("  {:20}{}\n", row.name, row.summary);
+    for (const bool on_device : {false, true}) {
+        text += on_device ? "\nImplementations with --memory device:\n" : "\nImplementations:\n";
+        for (const ImplementationRow &row : implementation_rows())
+            if (row.on_device == on_device)
+                text += fmt::format("  {:20}{}\n", row.name, row.summary);
+    }
+    text += make_column_help();
     return text +
            "\nShards (--ragged):\n"
            "  equal             equal shards\n"
@@ -65,7 +83,8 @@ std::string make_footer() {
            "  vescomm_perf --ranks 2 --impl vescomm,limit,mpi -b 64K -e 16M -f 16 -J run.json\n"
            "  vescomm_perf --collective reduce_scatter_v -d bf16 --f32-output --ragged zipf:1\n"
            "  vescomm_perf --hosts 2 --ranks 4 -b 1M -e 1M        (as root)\n"
-           "  torchrun --no-python --nproc-per-node 4 vescomm_perf -b 1M -e 1M\n\n"
+           "  torchrun --no-python --nproc-per-node 4 vescomm_perf -b 1M -e 1M\n"
+           "  vescomm_perf --memory device --ranks 8 --impl vescomm,nccl-padded,nccl-grouped\n\n"
            "VESCOMM_PERF_MIN_BW: GB/s that the average bus bandwidth must reach, less a tenth.\n\n"
            "Exit code: 0 measured; 1 internal; 3 an implementation failed; 4 it took longer than\n"
            "--timeout; 5 no implementation has the operation; 6 wrong usage; 7 wrong results, or\n"
@@ -105,6 +124,15 @@ void add_data(CLI::App &app, Given &given) {
                    "buffers, one for each tensor for other libraries (1).")
         ->option_text("K")
         ->group(group);
+    app.add_option("--memory", given.memory,
+                   "host, or device: the memory of GPUs, with a stream for each rank (host).")
+        ->option_text("host|device")
+        ->group(group);
+    app.add_option("--place", options.places,
+                   "Device memory: results out of place, in place, or both (out,in).")
+        ->delimiter(',')
+        ->option_text("out|in|out,in")
+        ->group(group);
     app.add_flag("--shared", options.shared,
                  "all_gather_v: one result for the ranks of a node, gathered from a source.")
         ->group(group);
@@ -136,7 +164,9 @@ void add_repetition(CLI::App &app, Given &given) {
         "Timed iterations, in all rounds together (a quarter of a second).", "COUNT");
     add("-w,--warmup_iters", options.warm_up, "Untimed iterations in each turn (chosen by time).",
         "COUNT");
-    add("-m,--agg_iters", options.operations, "Operations in an iteration, one by one (1).",
+    add("-m,--agg_iters", options.operations,
+        "Operations in an iteration, one by one; on device memory all are put on the\n"
+        "stream before one wait (1).",
         "COUNT");
     add("--rounds", options.rounds, "Turns of each implementation at each size (5).", "COUNT");
     add("-a,--average", given.average,
@@ -167,7 +197,11 @@ void add_ranks(CLI::App &app, Given &given) {
         ->group(group);
     app.add_option("--ranks", options.ranks,
                    "Processes on this machine (the ranks that a launcher started, or one\n"
-                   "for each core).")
+                   "for each core; on device memory one for each GPU).")
+        ->option_text("COUNT")
+        ->group(group);
+    app.add_option("-t,--nthreads", options.threads,
+                   "Ranks in each process, as threads, on device memory (1).")
         ->option_text("COUNT")
         ->group(group);
     app.add_option("--hosts", options.hosts,
@@ -206,13 +240,12 @@ struct Meaningless {
 };
 
 constexpr Meaningless meaningless[] = {
-    {"-t,--nthreads", &Given::threads, 1, "a rank is a process here; see --ranks"},
     {"-g,--ngpus", &Given::devices, 1, "a rank is a process here; see --ranks"},
-    {"-z,--blocking", &Given::blocking, 0, "operations on host memory have no stream to block"},
-    {"-y,--stream_null", &Given::null_stream, 0, "operations on host memory have no stream"},
-    {"-G,--cudagraph", &Given::graph, 0, "there is no graph of host operations; see -m"},
-    {"-R,--local_register", &Given::registered, 0,
-     "memory of vescomm is always registered; see -C"},
+    {"-z,--blocking", &Given::blocking, 0, "iterations wait as -m says"},
+    {"-y,--stream_null", &Given::null_stream, 0,
+     "on device memory each rank has a stream of its own"},
+    {"-G,--cudagraph", &Given::graph, 0, "graphs are not measured; see -m"},
+    {"-R,--local_register", &Given::registered, 0, "memory is always registered; see -C"},
 };
 
 void add_meaningless(CLI::App &app, Given &given) {
@@ -232,15 +265,44 @@ void check_range(const char *option, std::int64_t value, std::int64_t min, std::
         refuse(fmt::format("{} {}: give a number from {} to {}", option, value, min, max));
 }
 
+// Checks the options that have a meaning on one kind of memory only.
+void check_memory(const Options &options) {
+    for (const std::string &place : options.places)
+        if (place != "in" && place != "out")
+            refuse(fmt::format("--place {}: there is out and in", place));
+    if (!options.on_device) {
+        if (options.threads != 1)
+            refuse(fmt::format("-t,--nthreads {}: on host memory a rank is a process; see --ranks",
+                               options.threads));
+        if (options.places.size() != 2)
+            refuse("--place: on host memory each collective has its own; give --memory device");
+        return;
+    }
+    const auto no = [](bool given, const char *sentence) {
+        if (given) refuse(std::string("--memory device: ") + sentence);
+    };
+    no(options.shared, "--shared shares host memory");
+    no(options.wide_output, "--f32-output exists on host memory only");
+    no(options.tensors > 1, "--tensors exists on host memory only");
+    no(options.overlap, "--overlap computes on the host");
+    no(options.hosts > 1, "emulated hosts share GPUs; leave out --hosts");
+    if (options.threads > 1 && (options.ranks == 0 || options.ranks % options.threads != 0))
+        refuse(fmt::format("--nthreads {}: give --ranks, a multiple of it", options.threads));
+}
+
 Options finish(Given &given) {
     Options &options = given.options;
+    if (given.memory != "host" && given.memory != "device")
+        refuse(fmt::format("--memory {}: there is host and device", given.memory));
+    options.on_device = given.memory == "device";
     for (const Meaningless &row : meaningless)
         if (given.*row.value != row.taken)
             refuse(fmt::format("{} {}: {}", row.option, given.*row.value, row.why));
     for (std::string &name : options.collectives) name = find_collective(name).name;
     for (std::string &name : options.types) name = find_type(name).name;
     for (const std::string &op : options.ops) find_op(op);
-    for (const std::string &name : options.implementations) find_implementation(name);
+    for (const std::string &name : options.implementations)
+        find_implementation(name, options.on_device);
     for (std::size_t i = 0; i < options.implementations.size(); ++i)
         if (std::ranges::count(options.implementations, options.implementations[i]) > 1)
             refuse(fmt::format("--impl: {} is named twice", options.implementations[i]));
@@ -252,6 +314,7 @@ Options finish(Given &given) {
     check_range("--skip", options.skip, 0, 1'000'000);
     check_range("--average", given.average, 0, 3);
     check_range("--ranks", options.ranks, 0, 4096);
+    check_range("--nthreads", options.threads, 1, 4096);
     check_range("--hosts", options.hosts, 1, 64);
     check_range("--block", options.block, 1, std::int64_t{1} << 40);
     check_range("--tensors", options.tensors, 1, 1'000'000);
@@ -274,6 +337,7 @@ Options finish(Given &given) {
     options.costs = given.costs != 0;
     options.sizes = make_sizes(given.min, given.max, given.step, given.factor);
     parse_skew(given.skew, options);
+    check_memory(options);
     return options;
 }
 

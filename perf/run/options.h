@@ -27,6 +27,8 @@ struct Options {
     std::int64_t block = 1;
     std::int64_t tensors = 1;
     bool shared = false;
+    bool on_device = false;  // the memory of GPUs
+    std::vector<std::string> places = {"out", "in"};  // on device memory; see Case::in_place
     bool wide_output = false;  // reduce_scatter_v of bf16 into f32
 
     int iterations = 0;  // of all rounds together; 0: chosen by time
@@ -43,6 +45,7 @@ struct Options {
 
     std::vector<std::string> implementations = {"vescomm"};
     int ranks = 0;  // 0: the ranks that a launcher started, or one for each core
+    int threads = 1;  // ranks in each process; on device memory
     int hosts = 1;
     double link_gbits = 0;  // of each host; 0: no limit
     std::string bind = "core";  // or "none"

@@ -37,7 +37,8 @@ json environment() {
         const std::string_view text = *entry;
         const std::string name(text.substr(0, text.find('=')));
         const bool counts = std::ranges::any_of(
-            std::initializer_list<std::string_view>{"VESCOMM_", "UCX_", "UCC_", "OMPI_MCA_"},
+            std::initializer_list<std::string_view>{"VESCOMM_", "UCX_", "UCC_", "OMPI_MCA_",
+                                                    "NCCL_", "CUDA_"},
             [&](std::string_view prefix) { return name.starts_with(prefix); });
         if (!counts || name.find("SECRET") != std::string::npos) continue;
         result[name] = text.size() > name.size() ? text.substr(name.size() + 1) : "";
@@ -86,6 +87,8 @@ json to_json(const Run &run, const Options &options, const Result &result, const
         {"ranks", run.ranks},
         {"nodes", run.nodes},
         {"shared", what.shared},
+        {"memory", what.on_device ? "device" : "host"},
+        {"place", what.in_place ? "in" : "out"},
         {"ragged", options.ragged},
         {"rho", what.rho()},
         {"shard_bytes", {{"min", smallest * element}, {"max", what.largest_shard() * element}}},

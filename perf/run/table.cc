@@ -40,6 +40,12 @@ bool compares(const Options &options) {
     return options.implementations.size() > 1;
 }
 
+std::size_t name_width(const Options &options) {
+    std::size_t width = 9;
+    for (const std::string &name : options.implementations) width = std::max(width, name.size());
+    return width;
+}
+
 std::string row_of(const Case &what, const Samples &samples, const Options &options) {
     const Figures figures = figures_of(samples);
     std::string row =
@@ -58,7 +64,8 @@ std::string row_of(const Case &what, const Samples &samples, const Options &opti
         row += fmt::format("  {:>8} {:>8} {:>7.0f}", time(overlap.compute_us),
                            time(overlap.total_us), overlap.hidden_percent);
     }
-    row += fmt::format("  {:9}", samples.implementation);
+    if (what.on_device) row += fmt::format("  {:5}", what.in_place ? "in" : "out");
+    row += fmt::format("  {:{}}", samples.implementation, name_width(options));
     if (compares(options)) row += fmt::format("{:>6}", number(samples.ratio));
     if (options.timestamps)
         row += fmt::format(
@@ -93,6 +100,8 @@ std::string describe(const Run &run, const Options &options) {
         text += fmt::format("# {}: {}\n", member.name, member.text);
     for (const Run::Member &member : run.left_out)
         text += comment(fmt::format("{} is left out: {}", member.name, member.text));
+    if (options.on_device)
+        text += "# on the memory of GPUs, times include the wait for the stream\n";
     text += fmt::format("# shards {}", options.ragged);
     if (options.block > 1) text += fmt::format(", blocks of {} elements", options.block);
     if (options.tensors > 1) text += fmt::format(", {} tensors", options.tensors);
@@ -129,8 +138,12 @@ std::string column_heads(const Case &what, const Options &options) {
         heads += fmt::format("  {:>8} {:>8} {:>7}", "compute", "total", "hidden");
         units += fmt::format("  {:>8} {:>8} {:>7}", "(us)", "(us)", "(%)");
     }
-    heads += fmt::format("  {:9}", "impl");
-    units += fmt::format("  {:9}", "");
+    if (what.on_device) {
+        heads += "  place";
+        units += "       ";
+    }
+    heads += fmt::format("  {:{}}", "impl", name_width(options));
+    units += fmt::format("  {:{}}", "", name_width(options));
     if (compares(options)) {
         heads += fmt::format("{:>6}", "ratio");
         units += fmt::format("{:>6}", "");

@@ -40,14 +40,19 @@ public:
     // collective.
     virtual Costs prepare(const Case &what) = 0;
     // Return the memory of this rank's input and of its result, which may overlap. The extents are
-    // those of the collective's row.
+    // those of the collective's row. On device memory they are copies on the host: output() makes
+    // its copy in each call.
     virtual std::byte *input() = 0;
     virtual std::byte *output() = 0;
+    // Announces that input() has been written. Not timed.
+    virtual void input_written() {}
     // start() may block until the operation is complete if Case::non_blocking is false;
     // starts_non_blocking() then returns false.
     virtual void start() = 0;
     virtual void wait() = 0;
     virtual bool starts_non_blocking() const { return false; }
+    // True: start() puts the operation on a stream, and one wait() waits for all that were started.
+    virtual bool has_stream() const { return false; }
     // Announces that the result has been read. Not timed.
     virtual void settle() {}
     virtual void end() = 0;

@@ -9,8 +9,8 @@
 
 namespace vescomm::perf {
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Case, collective, type, output_type, op, root, shared,
-                                   non_blocking, block, cuts, tensors)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Case, collective, type, output_type, op, root, shared, in_place,
+                                   on_device, non_blocking, block, cuts, tensors)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Turn, warm_up, iterations, operations, round, keep_source,
                                    skew_us, late_rank, compute_us)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Command, name, what, turn)

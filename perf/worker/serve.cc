@@ -7,6 +7,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <thread>
+#include <utility>
+#include <vector>
 
 #include "perf/worker/cores.h"
 #include "perf/worker/gate.h"
@@ -41,12 +44,17 @@ Worker Worker::of_environment() {
     worker.shared = variable("VESCOMM_PERF_SHARED");
     const std::string bytes = variable("VESCOMM_PERF_SHARED_BYTES");
     if (!bytes.empty()) worker.shared_bytes = std::stoull(bytes);
+    const std::string threads = variable("VESCOMM_PERF_THREADS");
+    if (!threads.empty()) worker.threads = std::stoi(threads);
+    const std::string padded = variable("VESCOMM_PERF_PADDED_BYTES");
+    if (!padded.empty()) worker.padded_bytes = std::stoull(padded);
     return worker;
 }
 
-int serve(const std::string &name, const MakeImplementation &make) {
+namespace {
+
+int serve_rank(const std::string &name, const MakeImplementation &make, Worker worker) {
     try {
-        Worker worker = Worker::of_environment();
         const std::unique_ptr<Implementation> implementation = make(worker);
         Gate gate(needed("VESCOMM_PERF_GATE"), worker.ranks);
         Service service(*implementation, worker.rank, Fault::of_environment(name, worker.rank),
@@ -63,6 +71,29 @@ int serve(const std::string &name, const MakeImplementation &make) {
         std::fprintf(stderr, "%s: %s\n", name.c_str(), error.what());
         return 1;
     }
+}
+
+}  // namespace
+
+int serve(const std::string &name, const MakeImplementation &make) {
+    Worker worker;
+    try {
+        worker = Worker::of_environment();
+    } catch (const std::exception &error) {
+        std::fprintf(stderr, "%s: %s\n", name.c_str(), error.what());
+        return 1;
+    }
+    if (worker.threads == 1) return serve_rank(name, make, std::move(worker));
+    std::vector<std::thread> threads;
+    for (int i = 0; i < worker.threads; ++i) {
+        threads.emplace_back([&name, &make, worker, i]() mutable {
+            worker.rank += i;
+            // The other ranks of the process may wait for this one for ever.
+            if (serve_rank(name, make, std::move(worker)) != 0) std::_Exit(1);
+        });
+    }
+    for (std::thread &thread : threads) thread.join();
+    return 0;
 }
 
 }  // namespace vescomm::perf

@@ -6,6 +6,7 @@
 //     int main() { return serve("mpi", [](const Worker &worker) { return ...; }); }
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -22,6 +23,8 @@ struct Worker {
     std::string address;  // of this rank's host, for libraries that need one; "" on one host
     std::string shared;  // path of a SharedFile of shared_bytes for the machine's ranks; "": none
     std::size_t shared_bytes = 0;
+    int threads = 1;  // ranks of this process, each in a thread; `rank` is the first one
+    std::uint64_t padded_bytes = 0;  // of the largest case with padded shards; 0: unknown
 
     static Worker of_environment();  // throws std::runtime_error
 };
@@ -29,7 +32,8 @@ struct Worker {
 // Called once by all ranks, before any measurement. Sets the rank if it is not known.
 using MakeImplementation = std::function<std::unique_ptr<Implementation>(Worker &worker)>;
 
-// Executes commands until the coordinator closes the connection. Returns the exit code.
+// Executes commands until the coordinator closes the connection. Returns the exit code. With
+// several ranks in this process `make` is called in the thread of each.
 int serve(const std::string &name, const MakeImplementation &make);
 
 }  // namespace vescomm::perf

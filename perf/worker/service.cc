@@ -99,6 +99,7 @@ Answer Service::run(const Turn &turn) {
 void Service::write_source(const Turn &turn) {
     if (turn.keep_source && round_ != turn.round) return;
     pattern_->write_input(round_, implementation_.input());
+    implementation_.input_written();
     written_ = round_;
 }
 
@@ -106,6 +107,7 @@ void Service::write_source(const Turn &turn) {
 double Service::run_once(const Turn &turn, std::vector<double> *starts) {
     write_source(turn);
     const bool timed_starts = starts != nullptr && implementation_.starts_non_blocking();
+    const bool in_stream = implementation_.has_stream();
     meet_();
     const double begin = now_us() + turn.skew_us;
     if (turn.skew_us > 0 && rank_ == turn.late_rank)
@@ -115,8 +117,9 @@ double Service::run_once(const Turn &turn, std::vector<double> *starts) {
         implementation_.start();
         if (timed_starts) starts->push_back(now_us() - before);
         if (turn.compute_us > 0) computation_.run(turn.compute_us);
-        implementation_.wait();
+        if (!in_stream) implementation_.wait();
     }
+    if (in_stream) implementation_.wait();
     const double time = (now_us() - begin) / turn.operations;
     implementation_.settle();
     // An early rank may be done before the late one is due: the root of a broadcast does not wait.
@@ -133,10 +136,10 @@ double Service::compute_once(const Turn &turn) {
 
 Answer Service::verify() {
     if (!pattern_) throw std::logic_error("verify without prepare");
-    if (fault_.kind == "corrupt" && output_bytes_ > 0)
-        implementation_.output()[output_bytes_ / 2] ^= std::byte{0x55};
+    std::byte *output = implementation_.output();
+    if (fault_.kind == "corrupt" && output_bytes_ > 0) output[output_bytes_ / 2] ^= std::byte{0x55};
     Answer answer;
-    answer.verdict = pattern_->verify(written_, implementation_.output());
+    answer.verdict = pattern_->verify(written_, output);
     return answer;
 }
 

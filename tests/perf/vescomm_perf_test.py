@@ -207,7 +207,7 @@ class Table(unittest.TestCase):
     def test_unavailable_implementations_are_named_and_left_out(self):
         table, out = self.check("--ranks", 2, "-b", 64, "--impl", "vescomm,nccl")
         self.assertEqual(len(table), 1)
-        self.assertRegex(out, r"(?m)^# nccl is left out: not built in: ")
+        self.assertRegex(out, r"(?m)^# nccl is left out: it moves the memory of GPUs: give --memory device$")
 
     def test_available_libraries_are_correct(self):
         for name in ("mpi", "mpich", "gloo", "ucc"):
@@ -366,6 +366,8 @@ class UsageErrors(unittest.TestCase):
         self.expect("--link", -1, "--hosts", 2, "--ranks", 2, says="--link -1")
         self.expect("--bind", "tight", says="there is core and none")
         self.expect("--typo", says="--typo")
+        self.expect("--memory", "tape", says="--memory tape: there is host and device")
+        self.expect("--place", "in", says="give --memory device")
         for option, value in (("-G", 1), ("-z", 1), ("-y", 1), ("-R", 2), ("-t", 2), ("-g", 8)):
             self.expect(option, value, says=option)
 

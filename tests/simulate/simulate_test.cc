@@ -312,6 +312,24 @@ TEST(Simulate, LanesWaitSideBySide) {
     EXPECT_NEAR(ranks.run(plain()).seconds, 3, tolerance);
 }
 
+// As in the executor: the put is handed over after the next step of many bytes, not at the end of
+// the first lane.
+TEST(Simulate, OtherLanesContinueAfterALongStep) {
+    for (const auto &[elements, end] : {std::pair{40'000, 81.0}, std::pair{10'000, 31.0}}) {
+        Ranks ranks({1, 1});
+        Lane &copies = ranks.lane(0);
+        copies.copy(at(0), at(0), elements);
+        copies.signal_node(0, 1);
+        copies.copy(at(0), at(0), elements);
+        copies.copy(at(0), at(0), elements);
+        Lane &puts = ranks.lane(0);
+        puts.wait(0, 0, 1);
+        puts.put(at(0), at(1), 1000, 1, 1);
+        ranks.lane(1).wait(0, 1, 1);
+        EXPECT_NEAR(ranks.run(plain()).ranks[1].end, end, tolerance) << elements;
+    }
+}
+
 TEST(Simulate, StragglersComeLateAndAreSlow) {
     Ranks ranks({2});
     for (int rank = 0; rank < 2; ++rank) {
@@ -363,6 +381,27 @@ TEST(SimulateAlgorithms, DirectCopiesTheShardsOfAllOtherRanks) {
     // A flag, 3 shards whose first bytes take flag_seconds each, a flag.
     EXPECT_NEAR(run(problem_of(Collective::all_gather_v, {4}), "direct", machine).seconds, 4.25,
                 tolerance);
+}
+
+// Shards arrive one after another on the rail, and each is copied while later ones arrive.
+TEST(SimulateAlgorithms, DirectCopiesShardsInTheOrderOfTheirArrival) {
+    for (const std::vector<int> &sizes :
+         {std::vector<int>(8, 2), std::vector<int>{2, 3, 2, 1, 3}}) {
+        const int nodes = static_cast<int>(sizes.size());
+        BufferProblem problem = problem_of(Collective::all_gather_v, sizes);
+        for (std::int64_t &cut : problem.cuts) cut *= 100;  // too large for eager puts
+        Machine machine = plain();
+        const double arrivals = run(problem, "direct", machine).seconds;
+        machine.in_cache.copy = machine.in_memory.copy = 8e9;
+        const double without_copies = run(problem, "direct", machine).seconds;
+        // A copy of a shard takes as long as its arrival on the rail. The first is that of the own
+        // shard, before the puts.
+        if (nodes == 8) {
+            EXPECT_NEAR(without_copies, 700, 1);
+            EXPECT_NEAR(arrivals, 900, 1);
+        }
+        EXPECT_LT(arrivals, 1.5 * without_copies);
+    }
 }
 
 TEST(SimulateAlgorithms, ARingHasAStepForEveryOtherRank) {

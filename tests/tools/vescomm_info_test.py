@@ -86,6 +86,14 @@ class DeviceMemory(unittest.TestCase):
                          r"kernels not usable: .* /nonexistent, .* cannot be read")
 
 
+    def test_gpus_and_network_cards_are_a_table(self):
+        _, out, _ = run(LD_LIBRARY_PATH=os.environ["GPU_DOUBLE_FOLDER"],
+                        HWLOC_XMLFILE=os.path.join(SOURCE, "tests/topology/eight_gpus.xml"))
+        text = re.search(r"GPUs and network cards\n((?:  .*\n)+)", out).group(1)
+        self.assertIn("  GPU7: a double, 0000:46:00.0\n", text)
+        self.assertRegex(text, r"(?m)^  GPU0 +-( +NV18){7} +switch +bridge( +node){2}( +system){4}$")
+
+
 class Flight(unittest.TestCase):
     def test_malformed_files_give_one_sentence_and_code_2(self):
         for files, says in ((["/nonexistent/0"], "cannot read /nonexistent/0"),
@@ -175,6 +183,26 @@ class Explain(unittest.TestCase):
                  for ragged in ("equal", "linear", "zipf:1", "one-owner:0.9")]
         self.assertEqual(times, sorted(times))
 
+    def test_shards_may_come_from_a_file(self):
+        arguments = ("reduce_scatter_v", "--bytes", "64MiB", "--ranks", 64, "--nodes", 8)
+        with tempfile.NamedTemporaryFile("w") as file:
+            file.write(" ".join(map(str, range(1, 65))))
+            file.flush()
+            from_file = self.explain(*arguments, "--ragged", f"file:{file.name}")
+        self.assertEqual(from_file, self.explain(*arguments, "--ragged", "linear"))
+
+    def test_the_machine_file_of_gpus_predicts_ten_thousand_of_them(self):
+        machine = SOURCE / "perf/machines/h100x8"
+        for collective in ("all_gather_v", "reduce_scatter_v"):
+            code, out, err = run("--explain", collective, "--bytes", "2GiB", "--nodes", 8, "--table",
+                                 "8,64,10000", "--ragged", "linear", "--links", "rdma", "--json",
+                                 VESCOMM_MACHINE=str(machine))  # fmt: skip
+            self.assertEqual((code, err), (0, ""))
+            rows = [row for row in json.loads(out)["rows"] if row["chosen"]]
+            self.assertEqual([row["ranks"] for row in rows], [8, 64, 10000])
+            # No rank receives, or reads, faster than its NVLinks permit.
+            self.assertTrue(all(row["us"] > 2**31 * 7 / 8 / 400e3 for row in rows), rows)
+
     def test_the_largest_receiver_of_an_exchange_is_last(self):
         for ragged, last in (("linear", 3), ("one-owner:0.9", 0)):
             _, out = self.explain("all_to_all_v", "--ranks", 4, "--nodes", 2, "--ragged", ragged)
@@ -233,6 +261,8 @@ class Explain(unittest.TestCase):
             (["--explain", "barrier", "--ranks", 4, "--nodes", "2,2"], "one number"),
             (["--explain", "all_reduce", "--ragged", "zipf"], "--ragged zipf"),
             (["--explain", "all_reduce", "--ragged", "one-owner:2"], "--ragged one-owner:2"),
+            (["--explain", "all_reduce", "--ragged", "file:/none"], "file:/none: it cannot be read"),
+            (["--explain", "all_reduce", "--ragged", "file:/dev/null"], "a number of at least 0"),
             (["--explain", "barrier", "--algorithm", "ring"], "there is: dissemination"),
             (["--explain", "barrier", "--steps", 9], "ranks are 0 to 3"),
         ):

@@ -53,7 +53,8 @@ Schedule direct(const BufferProblem &problem, int rank) {
         fan_out(local, problem.shard(rank, owner), to, problem.size(owner));
     };
     pass_on(rank);
-    for (const int sender : senders) {
+    // In the order of their arrival: a shard is copied while later ones arrive.
+    for (const int sender : rotated_for(senders, rank)) {
         local.wait(sender, arrived, 1);
         pass_on(sender);
     }

@@ -5,6 +5,7 @@
 //
 //     GPU_DOUBLE_DEVICES   number of devices (16)
 //     GPU_DOUBLE_DRIVER    version of CUDA that the driver supports (13000); 0: there is no driver
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <utility>
@@ -90,6 +91,10 @@ std::string take_violations() {
 void violation(const std::string &sentence) {
     const NoteLock lock(notes);
     violations += sentence + "\n";
+    const char *strict = std::getenv("GPU_DOUBLE_STRICT");
+    if (strict == nullptr || *strict == 0) return;
+    std::fprintf(stderr, "gpu double: %s\n", sentence.c_str());
+    std::_Exit(70);
 }
 
 cuda::Error noted(cuda::Error error) {

@@ -10,7 +10,8 @@
 // every use of freed memory is found.
 //
 // The double checks rules that the real libraries leave to the program. A broken rule is a
-// *violation*: a sentence that take_violations() returns.
+// *violation*: a sentence that take_violations() returns. With GPU_DOUBLE_STRICT=1 it is printed,
+// and the process ends with exit code 70.
 //
 //     stream order   work of two streams on the same bytes, one of them writing, without an event
 //                    or a wait of the host between them
