@@ -70,6 +70,8 @@ struct BoundStep {
     BoundSum sum = {};  // reduction
     PutTarget target = {};  // put
 };
+// docs/algorithms.md has the memory that long schedules take.
+static_assert(sizeof(BoundStep) == 160);
 
 struct BoundLane {
     std::vector<BoundStep> steps;
