@@ -14,7 +14,6 @@ void GroupState::changed(std::unique_lock<std::mutex> lock) {
 
 void GroupState::report_opened(std::uint32_t number) {
     std::unique_lock lock(mutex_);
-    opened_ = true;
     number_ = number;
     changed(std::move(lock));
 }
@@ -43,12 +42,12 @@ void GroupState::wake() {
 
 bool GroupState::opened() const {
     const std::lock_guard lock(mutex_);
-    return opened_;
+    return number_.has_value();
 }
 
 std::uint32_t GroupState::number() const {
     const std::lock_guard lock(mutex_);
-    return number_;
+    return number_.value_or(0);
 }
 
 bool GroupState::all_left() const {

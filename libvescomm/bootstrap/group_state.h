@@ -12,15 +12,14 @@
 
 #include "base/deadline.h"
 #include "base/failure.h"
-#include "bootstrap/gathering.h"
 #include "bootstrap/group_id.h"
 
 namespace vescomm::internal {
 
-// One process's part in a group. The network's thread reports what the hub sends, and the caller's
-// thread waits for it.
+// A group as the caller of one of its processes sees it. The network's thread reports what the hub
+// sends (SessionClient), and the caller's thread waits for it.
 //
-// Threads: safe, except the members that belong to the network's thread.
+// Threads: safe.
 class GroupState {
 public:
     GroupState(const GroupId &id, int rank, std::vector<int> members)
@@ -59,24 +58,13 @@ public:
     // Sets a function that is called after every report, in the reporting thread.
     void on_event(std::function<void()> call);
 
-    // ---- the network's thread ----
-
-    bool contributed = false;  // an all-gather is under way
-    std::string label;  // label of the contribution
-    std::uint64_t answered = 0;  // sequence of the last result
-    std::optional<GatherReader> reader;  // a result whose data are still arriving
-    bool said_goodbye = false;
-    bool from_hub = false;  // the hub reported the failure
-    bool spread = false;  // the failure was sent to the hub
-
 private:
     void changed(std::unique_lock<std::mutex> lock);
 
     mutable std::mutex mutex_;
     mutable std::condition_variable changed_;
     std::uint64_t reports_ = 0;
-    bool opened_ = false;
-    std::uint32_t number_ = 0;
+    std::optional<std::uint32_t> number_;  // set once the group is open
     bool all_left_ = false;
     std::vector<bool> left_;
     std::optional<std::vector<std::string>> answer_;

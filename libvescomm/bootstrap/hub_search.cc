@@ -37,26 +37,31 @@ bool is_local(const std::string &why) {
 
 }  // namespace
 
-// One address, and the attempt under way on it, if any.
+// One address.
 struct HubSearch::Try {
+    // The attempt under way.
+    struct Connection {
+        std::unique_ptr<Attempt> attempt = {};  // to connect
+        std::unique_ptr<Stream> stream = {};  // once connected
+        Clock::time_point began{};
+        Clock::time_point deadline{};
+        bool resumed = false;  // it began with a cookie
+        bool authenticated = false;  // the listener is: on this connection, or on the one before
+    };
+
     Try(TcpAddress address, std::string_view secret, const Claim &claim, Clock::time_point next)
         : address(std::move(address)), handshake(secret, claim), next(next) {}
 
-    bool under_way() const { return attempt != nullptr || stream != nullptr; }
+    bool under_way() const { return current.attempt != nullptr || current.stream != nullptr; }
 
     TcpAddress address;
     ClientHandshake handshake;
-    std::unique_ptr<Attempt> attempt;
-    std::unique_ptr<Stream> stream;
-    Clock::time_point began{};
-    Clock::time_point deadline{};
+    Connection current;
     Clock::time_point next;
     Clock::duration pause = first_pause;
-    bool authenticated =
-        false;  // the listener is, on the current connection or on the previous one
-    bool resumed = false;  // the current connection began with a cookie
-    bool wrong_secret = false;
     bool tried = false;
+    // Results of earlier attempts.
+    bool wrong_secret = false;
     bool gone = false;  // no process listens there, or none answers
     std::string trouble;
 };
@@ -81,7 +86,7 @@ HubSearch::~HubSearch() {
 
 bool HubSearch::any_authenticated() const {
     return std::any_of(tries_.begin(), tries_.end(),
-                       [](const Try &each) { return each.authenticated; });
+                       [](const Try &each) { return each.current.authenticated; });
 }
 
 Clock::time_point HubSearch::tick() {
@@ -89,14 +94,15 @@ Clock::time_point HubSearch::tick() {
     const auto alive = alive_;
     Clock::time_point next = now + max_pause;
     for (Try &each : tries_) {
-        if (each.under_way() && now >= each.deadline)
-            give_up(each, each.attempt ? "no answer" : "connected, but nothing answers there",
+        if (each.under_way() && now >= each.current.deadline)
+            give_up(each,
+                    each.current.attempt ? "no answer" : "connected, but nothing answers there",
                     true);
         if (!*alive) return next;
         // The hub would take two connections of this process for two processes.
         if (!each.under_way() && now >= each.next && !any_authenticated() && !(once_ && each.gone))
             begin(each);
-        next = std::min(next, each.under_way() ? each.deadline : std::max(each.next, now));
+        next = std::min(next, each.under_way() ? each.current.deadline : std::max(each.next, now));
     }
     // An address that waits for another attempt to end is checked again a little later.
     return std::max(next, now + milliseconds(1));
@@ -104,63 +110,63 @@ Clock::time_point HubSearch::tick() {
 
 void HubSearch::begin(Try &each) {
     each.tried = true;
-    each.began = network_.now();
-    each.deadline = each.began + max_connect_time;
-    each.attempt = network_.connect(
+    each.current.began = network_.now();
+    each.current.deadline = each.current.began + max_connect_time;
+    each.current.attempt = network_.connect(
         each.address, [this, &each](std::unique_ptr<Stream> stream, const std::string &why) {
             connected(each, std::move(stream), why);
         });
 }
 
 void HubSearch::connected(Try &each, std::unique_ptr<Stream> stream, const std::string &why) {
-    each.attempt.reset();
+    each.current.attempt.reset();
     if (stream == nullptr) return give_up(each, why, !is_local(why));
-    each.stream = std::move(stream);
-    each.stream->limit_silence(std::chrono::duration<double>(max_answer_time).count());
-    each.deadline = network_.now() + max_answer_time;
-    each.authenticated = each.resumed = each.handshake.resumes();
-    if (each.resumed) listen(each);
-    each.stream->start({[this, &each](std::string_view bytes) { read(each, bytes); },
-                        [this, &each, alive = alive_](const std::string &how) {
-                            // A listener that closes the connection after its proof lacks
-                            // capacity: reconnect at once, with the cookie. On a second connection
-                            // the cookie may be out of date.
-                            const bool back = each.authenticated && !each.resumed;
-                            if (each.resumed) each.handshake.restart();
-                            give_up(each, how == "closed" ? "it closed the connection" : how,
-                                    false);
-                            if (*alive && back) each.next = network_.now();
-                        },
-                        nullptr});
-    each.stream->write(each.handshake.hello());
+    each.current.stream = std::move(stream);
+    each.current.stream->limit_silence(std::chrono::duration<double>(max_answer_time).count());
+    each.current.deadline = network_.now() + max_answer_time;
+    each.current.authenticated = each.current.resumed = each.handshake.resumes();
+    if (each.current.resumed) listen(each);
+    each.current.stream->start(
+        {[this, &each](std::string_view bytes) { read(each, bytes); },
+         [this, &each, alive = alive_](const std::string &how) {
+             // A listener that closes the connection after its proof lacks
+             // capacity: reconnect at once, with the cookie. On a second
+             // connection the cookie may be out of date.
+             const bool back = each.current.authenticated && !each.current.resumed;
+             if (each.current.resumed) each.handshake.restart();
+             give_up(each, how == "closed" ? "it closed the connection" : how, false);
+             if (*alive && back) each.next = network_.now();
+         },
+         nullptr});
+    each.current.stream->write(each.handshake.hello());
 }
 
 // Only one attempt claims a rank: listening for another interface would close the port that it
 // names.
 void HubSearch::listen(Try &each) {
-    each.handshake.set_port(events_.listen ? events_.listen(each.stream->local()) : 0);
+    each.handshake.set_port(events_.listen ? events_.listen(each.current.stream->local()) : 0);
 }
 
 void HubSearch::read(Try &each, std::string_view bytes) {
     const auto alive = alive_;
-    while (*alive && each.stream != nullptr) {
+    while (*alive && each.current.stream != nullptr) {
         switch (each.handshake.read(bytes)) {
             case ClientHandshake::State::waiting:
                 return;
             case ClientHandshake::State::authenticated:
-                each.authenticated = true;
+                each.current.authenticated = true;
                 // From here on only the end of the connection stops the attempt.
-                each.deadline = Clock::time_point::max();
+                each.current.deadline = Clock::time_point::max();
                 listen(each);
-                each.stream->write(each.handshake.join());
+                each.current.stream->write(each.handshake.join());
                 for (Try &other : tries_)
                     if (&other != &each && other.under_way())
                         give_up(other, "another address was right", true);
                 break;
             case ClientHandshake::State::welcomed: {
                 std::string welcome(each.handshake.welcome());
-                Found found{std::move(each.stream), each.handshake.take_keys(), std::move(welcome),
-                            std::string(bytes)};
+                Found found{std::move(each.current.stream), each.handshake.take_keys(),
+                            std::move(welcome), std::string(bytes)};
                 const auto call = events_.found;
                 return call(std::move(found));
             }
@@ -195,9 +201,7 @@ void HubSearch::read(Try &each, std::string_view bytes) {
 void HubSearch::give_up(Try &each, const std::string &why, bool gone) {
     each.trouble = fmt::format("{}: {}", to_text(each.address), why);
     each.gone = gone;
-    each.attempt.reset();
-    each.stream.reset();
-    each.authenticated = false;
+    each.current = {};
     each.next = network_.now() + each.pause;
     each.pause = std::min<Clock::duration>(each.pause * 3 / 2, max_pause);
     fail_if_hopeless();
@@ -222,7 +226,7 @@ void HubSearch::fail_if_hopeless() {
 std::string HubSearch::trouble() const {
     std::string text;
     for (const Try &each : tries_) {
-        const bool slow = each.under_way() && network_.now() - each.began > slow_attempt;
+        const bool slow = each.under_way() && network_.now() - each.current.began > slow_attempt;
         const std::string mine =
             each.trouble.empty() || slow ? to_text(each.address) + ": no answer" : each.trouble;
         text += (text.empty() ? "" : ", ") + mine;

@@ -25,18 +25,16 @@ bool refused(const std::string &why) {
 }  // namespace
 
 Regroup::Regroup(Network &network, SessionCore &core, const GroupId &group, int rank,
-                 std::vector<TcpAddress> addresses, std::set<int> gone, std::set<int> excluded,
-                 Events events)
-    : network_(network),
-      core_(core),
-      group_(group),
-      rank_(rank),
-      addresses_(std::move(addresses)),
-      gone_(std::move(gone)),
-      excluded_(std::move(excluded)),
-      events_(std::move(events)),
-      attempts_(addresses_.size()) {
-    gone_.insert(excluded_.begin(), excluded_.end());
+                 std::vector<TcpAddress> addresses, const std::set<int> &gone,
+                 const std::set<int> &excluded, Events events)
+    : network_(network), core_(core), group_(group), rank_(rank), events_(std::move(events)) {
+    for (TcpAddress &address : addresses) {
+        const int member = static_cast<int>(members_.size());
+        const bool is_excluded = excluded.contains(member);
+        members_.push_back({.address = std::move(address),
+                            .gone = is_excluded || gone.contains(member),
+                            .excluded = is_excluded});
+    }
 }
 
 Regroup::~Regroup() {
@@ -45,9 +43,12 @@ Regroup::~Regroup() {
 }
 
 int Regroup::leader() const {
-    int member = 0;
-    while (gone_.contains(member)) ++member;
-    return member;
+    const auto first = std::ranges::find(members_, false, &Member::gone);
+    return static_cast<int>(first - members_.begin());
+}
+
+bool Regroup::is_missing(int member) const {
+    return member != rank_ && !members_[static_cast<std::size_t>(member)].gone && !has_come(member);
 }
 
 void Regroup::schedule(std::function<void()> call, Clock::duration in) {
@@ -67,8 +68,8 @@ bool Regroup::possible(const std::vector<int> &survivors) const {
         std::ranges::adjacent_find(survivors, std::ranges::greater_equal()) == survivors.end();
     return ascending && std::ranges::binary_search(survivors, rank_) &&
            std::ranges::none_of(survivors, [this](int member) {
-               return member < 0 || member >= static_cast<int>(addresses_.size()) ||
-                      excluded_.contains(member);
+               return member < 0 || member >= static_cast<int>(members_.size()) ||
+                      members_[static_cast<std::size_t>(member)].excluded;
            });
 }
 
@@ -81,17 +82,17 @@ void Regroup::fail(const Error &error) {
 
 void Regroup::follow() {
     const int member = leader();
+    Member &its = members_[static_cast<std::size_t>(member)];
     const Claim claim{.purpose = Claim::Purpose::regroup,
                       .group = group_,
                       .rank = static_cast<std::uint32_t>(rank_),
-                      .ranks = static_cast<std::uint32_t>(addresses_.size()),
+                      .ranks = static_cast<std::uint32_t>(members_.size()),
                       .port = 0,
                       .build = core_.options().build};
     // search_ is replaced from within its own callback, so the old search is destroyed later.
     network_.post([ended = std::shared_ptr<HubSearch>(std::move(search_))] {});
     search_ = std::make_unique<HubSearch>(
-        network_, std::vector{addresses_[static_cast<std::size_t>(member)]}, core_.options().secret,
-        claim, true,
+        network_, std::vector{its.address}, core_.options().secret, claim, true,
         HubSearch::Events{
             [this, member](HubSearch::Found found) {
                 Result result;
@@ -107,14 +108,14 @@ void Regroup::follow() {
                 result.leader.emplace(std::move(found));
                 events_.done(std::move(result));
             },
-            [this, member](const Error &error) {
+            [this, &its](const Error &error) {
                 if (error.status != VESCOMM_ERROR_PEER_FAILED) return fail(error);
                 // The leader lives. A member died that it had counted as a survivor,
                 // and it will count again.
                 if (search_->refused()) return schedule([this] { begin(); }, retry_pause);
                 // The member is gone, or ended while this process waited: the next
                 // member leads.
-                gone_.insert(member);
+                its.gone = true;
                 begin();
             },
             [this](const TcpAddress &local) { return events_.listen(local); }});
@@ -143,31 +144,31 @@ void Regroup::lead() {
     if (over_) return;
     core_.on_survivor([this] { decide(); });
     // Time in which this process itself did not run does not count.
-    if (network_.now() - led_at_ > max_connect_time / 2) asked_.clear();
+    if (network_.now() - led_at_ > max_connect_time / 2)
+        for (Member &each : members_) each.asked.reset();
     led_at_ = network_.now();
-    for (int member = 0; member < static_cast<int>(addresses_.size()); ++member)
-        if (member != rank_ && !gone_.contains(member) && !has_come(member)) ask(member);
+    for (int member = 0; member < static_cast<int>(members_.size()); ++member)
+        if (is_missing(member)) ask(members_[static_cast<std::size_t>(member)]);
     schedule([this] { lead(); }, ask_period);
     decide();
 }
 
-void Regroup::ask(int member) {
-    const auto index = static_cast<std::size_t>(member);
-    const Clock::time_point since = asked_.try_emplace(member, network_.now()).first->second;
-    if (network_.now() - since >= max_connect_time) {
-        attempts_[index].reset();
-        gone_.insert(member);
+void Regroup::ask(Member &member) {
+    if (!member.asked) member.asked = network_.now();
+    if (network_.now() - *member.asked >= max_connect_time) {
+        member.attempt.reset();
+        member.gone = true;
         return;
     }
-    if (attempts_[index]) return;
-    attempts_[index] = network_.connect(
-        addresses_[index],
-        [this, member, alive = alive_](std::unique_ptr<Stream> stream, const std::string &why) {
+    if (member.attempt) return;
+    member.attempt = network_.connect(
+        member.address,
+        [this, &member, alive = alive_](std::unique_ptr<Stream> stream, const std::string &why) {
             if (!*alive) return;
-            attempts_[static_cast<std::size_t>(member)].reset();
-            if (stream != nullptr) asked_[member] = network_.now();
+            member.attempt.reset();
+            if (stream != nullptr) member.asked = network_.now();
             if (stream != nullptr || !refused(why)) return;
-            gone_.insert(member);
+            member.gone = true;
             decide();
         });
 }
@@ -175,10 +176,10 @@ void Regroup::ask(int member) {
 void Regroup::decide() {
     if (over_) return;
     Result result;
-    for (int member = 0; member < static_cast<int>(addresses_.size()); ++member) {
-        if (excluded_.contains(member)) continue;
+    for (int member = 0; member < static_cast<int>(members_.size()); ++member) {
+        if (members_[static_cast<std::size_t>(member)].excluded) continue;
+        if (is_missing(member)) return;
         if (member == rank_ || has_come(member)) result.survivors.push_back(member);
-        else if (!gone_.contains(member)) return;
     }
     over_ = true;
     for (const int survivor : result.survivors)
@@ -221,9 +222,8 @@ std::string Regroup::expire(double waited_seconds) {
             "{:.1f} s; see what it does instead",
             leader(), waited_seconds);
     std::vector<int> missing;
-    for (int member = 0; member < static_cast<int>(addresses_.size()); ++member)
-        if (member != rank_ && !gone_.contains(member) && !has_come(member))
-            missing.push_back(member);
+    for (int member = 0; member < static_cast<int>(members_.size()); ++member)
+        if (is_missing(member)) missing.push_back(member);
     const std::string why = fmt::format(
         "{} did not take part in the shrinking of the communicator within {:.1f} s; see "
         "what they do instead, or name them as failed",

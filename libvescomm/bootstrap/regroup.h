@@ -3,7 +3,6 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -51,8 +50,8 @@ public:
     // gone. `excluded`: members that the caller names as failed, gone or not. The core is borrowed:
     // it holds the connections of members that came earlier.
     Regroup(Network &network, SessionCore &core, const GroupId &group, int rank,
-            std::vector<TcpAddress> addresses, std::set<int> gone, std::set<int> excluded,
-            Events events);
+            std::vector<TcpAddress> addresses, const std::set<int> &gone,
+            const std::set<int> &excluded, Events events);
     ~Regroup();
 
     void begin();
@@ -61,11 +60,24 @@ public:
     std::string expire(double waited_seconds);
 
 private:
+    // A member of the group as this process sees it.
+    struct Member {
+        TcpAddress address;
+        bool gone = false;
+        bool excluded = false;
+        // The leader: a connection that is being tried, and the time when the member was first
+        // asked, or last answered.
+        std::unique_ptr<Attempt> attempt = {};
+        std::optional<Clock::time_point> asked = {};
+    };
+
     int leader() const;
+    // True: the leader waits for the member.
+    bool is_missing(int member) const;
     void follow();
     void look_again();
     void lead();
-    void ask(int member);
+    void ask(Member &member);
     void decide();
     bool has_come(int member) const;
     bool possible(const std::vector<int> &survivors) const;
@@ -76,13 +88,9 @@ private:
     SessionCore &core_;
     GroupId group_;
     int rank_;
-    std::vector<TcpAddress> addresses_;
-    std::set<int> gone_;
-    std::set<int> excluded_;
+    std::vector<Member> members_;
     Events events_;
     std::unique_ptr<HubSearch> search_;
-    std::vector<std::unique_ptr<Attempt>> attempts_;
-    std::map<int, Clock::time_point> asked_;  // when a member was first asked, or last answered
     Clock::time_point led_at_{};  // the latest time at which the leader asked
     std::unique_ptr<Timer> timer_;
     bool over_ = false;

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <utility>
 
 #include "bootstrap/handshake.h"
 
@@ -39,8 +39,7 @@ void SessionClient::receive(FrameType type, std::string_view payload) {
     // Frames that arrive after the end of their group are ignored.
     const auto found = groups_.find(id);
     if (found == groups_.end()) return;
-    const std::shared_ptr<GroupState> group = found->second;
-    if (!receive_for(*group, type, reader)) report_violation();
+    if (!receive_for(found->second, type, reader)) report_violation();
 }
 
 void SessionClient::receive_start(WireReader &reader) {
@@ -88,20 +87,25 @@ void SessionClient::lose_hub(Ended how, const std::string &absence) {
 
 void SessionClient::fail(vescomm_status_t status, const std::string &why) {
     if (failure_) return;
+    // A report may end groups.
+    std::vector<std::shared_ptr<GroupState>> states;
+    for (const auto &[id, group] : groups_) states.push_back(group.state);
     failure_.emplace(status, why);
-    const auto groups = groups_;
-    for (const auto &[id, group] : groups) lose(*group, status, why);
+    for (auto &[id, group] : groups_) group.from_hub = true;
+    for (const auto &state : states) lose(*state, status, why);
     changed_();
 }
 
 // ---- groups ----
 
-bool SessionClient::receive_for(GroupState &group, FrameType type, WireReader &reader) {
+// A report may end the group: nothing reads it afterwards.
+bool SessionClient::receive_for(Group &group, FrameType type, WireReader &reader) {
+    const std::shared_ptr<GroupState> state = group.state;
     switch (type) {
         case FrameType::opened: {
             const auto number = reader.number<std::uint32_t>();
             if (!reader.finished()) return false;
-            group.report_opened(number);
+            state->report_opened(number);
             return true;
         }
         case FrameType::result: {
@@ -110,29 +114,32 @@ bool SessionClient::receive_for(GroupState &group, FrameType type, WireReader &r
                 sequence != group.answered + 1)
                 return false;
             group.answered = sequence;
-            group.reader.emplace(group.ranks());
+            group.reader.emplace(state->ranks());
             return true;
         }
-        case FrameType::data:
+        case FrameType::data: {
             if (!group.reader || !group.reader->add(reader.rest())) return false;
             if (!group.reader->complete()) return true;
             group.contributed = false;
-            group.report_answer(group.reader->take());
+            std::vector<std::string> contributions = group.reader->take();
             group.reader.reset();
+            state->report_answer(std::move(contributions));
             return true;
+        }
         case FrameType::failure: {
             const Error error = read_failure(reader);
-            lose(group, error.status, error.what());
+            group.from_hub = true;
+            lose(*state, error.status, error.what());
             return true;
         }
         case FrameType::goodbye: {
             const auto rank = reader.number<std::uint32_t>();
-            if (!reader.finished() || rank >= group.members.size()) return false;
-            group.report_left(static_cast<int>(rank));
+            if (!reader.finished() || rank >= state->members.size()) return false;
+            state->report_left(static_cast<int>(rank));
             return true;
         }
         case FrameType::farewell:
-            group.report_all_left();
+            state->report_all_left();
             return reader.finished();
         default:
             return false;
@@ -140,14 +147,13 @@ bool SessionClient::receive_for(GroupState &group, FrameType type, WireReader &r
 }
 
 void SessionClient::lose(GroupState &group, vescomm_status_t status, const std::string &why) {
-    group.from_hub = true;
     if (!group.indifferent) group.failure.set(status, why);
     group.wake();
 }
 
 void SessionClient::open(const std::shared_ptr<GroupState> &group, const std::string &label) {
     if (failure_) return lose(*group, failure_->status, failure_->what());
-    groups_[group->id] = group;
+    groups_[group->id] = {.state = group};
     std::string rest;
     put_number(rest, static_cast<std::uint32_t>(group->members.size()));
     for (const int member : group->members) put_number(rest, static_cast<std::uint32_t>(member));
@@ -156,9 +162,9 @@ void SessionClient::open(const std::shared_ptr<GroupState> &group, const std::st
 
 void SessionClient::contribute(const std::shared_ptr<GroupState> &group,
                                const ContributionHead &head, std::string bytes) {
-    if (group->failure.broken()) return;
-    group->label = head.label;
-    group->contributed = true;
+    const auto found = groups_.find(group->id);
+    if (found == groups_.end() || group->failure.broken()) return;
+    found->second.contributed = true;
     send(FrameType::contribution, group->id, encode(head));
     if (bytes.empty()) return;
     auto pieces = std::make_shared<std::vector<std::string>>();
@@ -175,37 +181,33 @@ void SessionClient::expire(const std::shared_ptr<GroupState> &group, std::uint64
 }
 
 void SessionClient::spread_failure(const std::shared_ptr<GroupState> &group) {
-    if (failure_ || group->from_hub || group->spread || group->said_goodbye ||
-        !groups_.contains(group->id))
-        return;
-    group->spread = true;
+    const auto found = groups_.find(group->id);
+    if (failure_ || found == groups_.end() || !found->second.owes_failure()) return;
+    found->second.spread = true;
     port_.send(FrameType::failure,
                failure_payload(group->id, group->failure.status(), group->failure.why()));
 }
 
 void SessionClient::spread_failures() {
-    const auto unspread = [](const auto &entry) {
-        const GroupState &group = *entry.second;
-        return group.failure.broken() && !group.from_hub && !group.spread;
-    };
-    if (std::ranges::none_of(groups_, unspread)) return;
     // The hub may answer at once, and change the groups.
-    const auto groups = groups_;
-    for (const auto &[id, group] : groups)
-        if (group->failure.broken()) spread_failure(group);
+    std::vector<std::shared_ptr<GroupState>> states;
+    for (const auto &[id, group] : groups_)
+        if (group.owes_failure()) states.push_back(group.state);
+    for (const auto &state : states) spread_failure(state);
 }
 
 void SessionClient::leave(const std::shared_ptr<GroupState> &group) {
-    if (group->said_goodbye) return;
-    group->said_goodbye = true;
+    const auto found = groups_.find(group->id);
+    if (found != groups_.end() && std::exchange(found->second.said_goodbye, true)) return;
     // The hub is gone, so there is nothing to wait for.
     if (failure_) return group->report_all_left();
-    send(FrameType::goodbye, group->id);
+    if (found != groups_.end()) send(FrameType::goodbye, group->id);
 }
 
 void SessionClient::forget(const std::shared_ptr<GroupState> &group) {
-    if (group->failure.broken()) spread_failure(group);
-    if (!group->said_goodbye && !group->failure.broken())
+    spread_failure(group);
+    const auto found = groups_.find(group->id);
+    if (found != groups_.end() && !found->second.said_goodbye && !group->failure.broken())
         port_.send(FrameType::failure,
                    failure_payload(group->id, VESCOMM_ERROR_PEER_FAILED,
                                    fmt::format("rank {} of {} ended without leaving", group->rank,

@@ -5,9 +5,11 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "bootstrap/gathering.h"
 #include "bootstrap/group_state.h"
 #include "bootstrap/link.h"
 
@@ -77,9 +79,25 @@ private:
         std::string listens;
     };
 
+    // A group, and the frames that passed between this process and the hub about it.
+    struct Group {
+        std::shared_ptr<GroupState> state;
+        bool contributed = false;  // an all-gather is under way
+        std::uint64_t answered = 0;  // sequence of the last result
+        std::optional<GatherReader> reader = {};  // a result whose data are still arriving
+        bool said_goodbye = false;
+        bool from_hub = false;  // the hub reported the failure
+        bool spread = false;  // the failure was sent to the hub
+
+        // True: the hub does not know of a failure that was set in this process.
+        bool owes_failure() const {
+            return state->failure.broken() && !from_hub && !spread && !said_goodbye;
+        }
+    };
+
     void receive_start(WireReader &reader);
     void receive_ended(WireReader &reader);
-    bool receive_for(GroupState &group, FrameType type, WireReader &reader);
+    bool receive_for(Group &group, FrameType type, WireReader &reader);
     void report_violation();
     static void lose(GroupState &group, vescomm_status_t status, const std::string &why);
     void send(FrameType type, const GroupId &group, const std::string &rest = {});
@@ -88,7 +106,7 @@ private:
     Port port_;
     std::function<void()> changed_;
     std::vector<Process> processes_;
-    std::map<GroupId, std::shared_ptr<GroupState>> groups_;
+    std::map<GroupId, Group> groups_;
     bool started_ = false;
     int absent_ = 0;
     int died_ = 0;

@@ -11,8 +11,9 @@
 
 #include "bootstrap/acceptor.h"
 #include "bootstrap/hub.h"
-#include "bootstrap/hub_search.h"
+#include "bootstrap/hub_connection.h"
 #include "bootstrap/session_client.h"
+#include "bootstrap/waiting_survivors.h"
 
 namespace vescomm::internal {
 
@@ -43,11 +44,7 @@ struct SessionOptions {
 // for threads that wait; the tests run many of them over a simulated network.
 class SessionCore {
 public:
-    // A surviving process that waits for this one to regroup; see regroup.h.
-    struct Survivor {
-        Claim claim;  // with its rank in that group
-        std::unique_ptr<Link> link;
-    };
+    using Survivor = WaitingSurvivors::Survivor;
 
     // `changed` is called when the session has started, failed, or is deserted.
     SessionCore(Network &network, SessionOptions options, std::function<void()> changed);
@@ -66,7 +63,7 @@ public:
     // The caller's deadline has passed before all processes had joined.
     void expire(double waited_seconds);
     // Reason why the hub has not been found so far, for a sentence.
-    std::string trouble() const { return search_ ? search_->trouble() : std::string(); }
+    std::string trouble() const { return hub_connection_.trouble(); }
 
     // Valid once begun().
     SessionClient &client() { return *client_; }
@@ -84,23 +81,18 @@ public:
     bool everyone_notified() const { return hub_ == nullptr || hub_->everyone_notified(); }
 
     // Listens for survivors on an interface and returns the address.
-    TcpAddress listen_for_survivors(const std::string &host);
+    TcpAddress listen_for_survivors(const std::string &host) { return survivors_.listen(host); }
     // Survivors that wait for this process.
-    std::list<Survivor> &survivors() { return survivors_; }
+    std::list<Survivor> &survivors() { return survivors_.all(); }
     // Sets a function that is called when a survivor has come or gone.
-    void on_survivor(std::function<void()> call) { survivor_changed_ = std::move(call); }
+    void on_survivor(std::function<void()> call) { survivors_.on_change(std::move(call)); }
 
 private:
     void make_hub();
     void make_client();
     void admit(Acceptor::Joined joined);
-    void wait_here(Acceptor::Joined joined);
-    void connected(HubSearch::Found found);
-    void search_again();
     void tick();
-    void look_after_hub(Clock::duration stalled);
-    void schedule(Clock::duration in);
-    void fail(const Error &error);
+    void schedule_tick();
 
     Network &network_;
     SessionOptions options_;
@@ -108,15 +100,10 @@ private:
     const Clock::duration heartbeat_;
     const Clock::duration silence_;
     Acceptor acceptor_;  // for the hub, until every process has joined
-    Acceptor survivor_acceptor_;
-    std::unique_ptr<Hub> hub_;
-    std::unique_ptr<HubSearch> search_;
-    std::unique_ptr<Timer> search_timer_;
-    std::unique_ptr<Link> link_;  // to the hub
-    std::string hub_address_;
+    WaitingSurvivors survivors_;
+    std::unique_ptr<Hub> hub_;  // rank 0
+    HubConnection hub_connection_;  // the others
     std::unique_ptr<SessionClient> client_;
-    std::list<Survivor> survivors_;
-    std::function<void()> survivor_changed_;
     std::unique_ptr<Timer> timer_;
     Clock::time_point expected_tick_{};
     bool finishing_ = false;

@@ -48,6 +48,22 @@ std::string text_of(const Description &description) {
     return text;
 }
 
+// A frame: the size of a description's text, the text, and an offer of channels, which may be
+// empty.
+std::string frame_of(const std::string &text, const std::string &offer) {
+    const std::uint64_t size = text.size();
+    return std::string(reinterpret_cast<const char *>(&size), sizeof size) + text + offer;
+}
+
+// The text and the offer in a frame. Frames come from the network: a size may be wrong.
+std::pair<std::string, std::string> text_and_offer(const std::string &frame) {
+    std::uint64_t size = 0;
+    const std::size_t head = std::min(sizeof size, frame.size());
+    std::memcpy(&size, frame.data(), head);
+    const std::string rest = frame.substr(head);
+    return {rest.substr(0, size), rest.substr(std::min<std::size_t>(size, rest.size()))};
+}
+
 // Throws if the description of a rank differs from that of rank 0.
 void compare(std::string_view label, const std::vector<std::string> &all) {
     for (int rank = 1; rank < static_cast<int>(all.size()); ++rank) {
@@ -70,6 +86,22 @@ void compare(std::string_view label, const std::vector<std::string> &all) {
         }
         throw_difference(label, rank, key, here, there);
     }
+}
+
+// Collective: compares the descriptions of all ranks. Returns their offers of channels, by rank.
+// Calls that take no channel offer nothing; they send the same frame, because another rank's call
+// of the same label may take one.
+std::vector<std::string> compare_frames(Communicator &comm, std::string_view label,
+                                        Deadline deadline, const Description &mine,
+                                        const std::string &offer) {
+    std::vector<std::string> texts, offers;
+    for (const std::string &frame : comm.gather(label, frame_of(text_of(mine), offer), deadline)) {
+        auto [text, offered] = text_and_offer(frame);
+        texts.push_back(std::move(text));
+        offers.push_back(std::move(offered));
+    }
+    compare(label, texts);
+    return offers;
 }
 
 }  // namespace
@@ -115,25 +147,13 @@ void require_same(std::string_view label, std::string_view key,
 
 void require_same(Communicator &comm, std::string_view label, Deadline deadline,
                   const Description &mine) {
-    compare(label, comm.gather(label, text_of(mine), deadline));
+    compare_frames(comm, label, deadline, mine, {});
 }
 
 Channel require_same_and_take_channel(Communicator &comm, std::string_view label, Deadline deadline,
                                       const Description &mine) {
-    // The size of the description, the description, and the channels that are free here.
-    const std::string text = text_of(mine);
-    const std::uint64_t size = text.size();
-    const std::string head(reinterpret_cast<const char *>(&size), sizeof size);
-    std::vector<std::string> texts, offers;
-    for (const std::string &part :
-         comm.gather(label, head + text + comm.numbers().channels().offer(), deadline)) {
-        std::uint64_t theirs = 0;
-        std::memcpy(&theirs, part.data(), std::min(sizeof theirs, part.size()));
-        const std::string rest = part.substr(std::min(sizeof theirs, part.size()));
-        texts.push_back(rest.substr(0, theirs));
-        offers.push_back(rest.substr(std::min<std::size_t>(theirs, rest.size())));
-    }
-    compare(label, texts);
+    std::vector<std::string> offers =
+        compare_frames(comm, label, deadline, mine, comm.numbers().channels().offer());
     for (;;) {
         if (const auto channel = comm.numbers().channels().take(offers)) return *channel;
         // Every channel has been used, and none of those offered so far is free on all ranks.

@@ -317,7 +317,7 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<StagingBuffer> &s
         {"the root", std::to_string(options.root)},
         {"the buffer's memory", buffer ? std::to_string(buffer->memory().id()) : "none"},
         {"the algorithm", std::string(algorithm.name)},
-        {"the way", staged ? "through the staging buffer" : "in the buffer"}};
+        {"the path of the data", staged ? "through the staging buffer" : "in the buffer"}};
 
     Bindings bindings = bindings_of(*comm, options);
     const std::size_t element = buffer ? size_of(buffer->type()) : 0;

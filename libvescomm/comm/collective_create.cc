@@ -11,7 +11,7 @@ namespace vescomm::internal {
 void create_or_refuse(Communicator &comm, const std::function<void()> &make) {
     const auto refuse = [&](const std::string &why) {
         try {
-            comm.gather("what it refuses: " + why, {}, comm.deadline());
+            comm.gather("nothing, because its call failed: " + why, {}, comm.deadline());
         } catch (const Error &) {
             // This rank knows the cause.
         }

@@ -159,7 +159,7 @@ const std::string &Request::explanation() {
     std::string text = describe() + ": " + std::string(algorithm_.name) + ", " +
                        std::string(algorithm_.summary) + "; chosen because " + why_ + "\n";
     if (const auto seconds = path_->predict())
-        text += "predicted to take " + microseconds(*seconds) + "\n";
+        text += "predicted to take " + time_text(*seconds) + "\n";
     if (operation_->can_register())
         text += operation_->registers_source()
                     ? "the source of this rank is registered: local peers read it where it is\n"

@@ -66,7 +66,7 @@ private:
     }
 
     void collect_bases() {
-        auto &bases = program_.bases;
+        std::vector<std::byte *> bases;
         for (const Region region : all_regions) {
             const RegionBinding &its = binding(region);
             first_base_[static_cast<std::size_t>(region)] = bases.size();
@@ -75,9 +75,11 @@ private:
             for (const int peer : locals_)
                 bases.push_back(its.mapping->base(peer) + its.offset_bytes);
         }
-        program_.first_source = first_base(Region::source);
-        program_.first_output = first_base(Region::output);
-        program_.first_slotted = first_base(Region::staging);
+        program_.bases = Bases(std::move(bases),
+                               {.source = first_base(Region::source),
+                                .output = first_base(Region::output),
+                                .slotted = first_base(Region::staging)},
+                               bindings_.staging.slot_bytes);
     }
 
     std::size_t first_base(Region region) const {

@@ -30,9 +30,8 @@ bool MessageReceiver::find() noexcept {
 // Only a receive from any source is bound to more than one rank.
 void MessageReceiver::bind_to(int source) noexcept {
     const EagerPlaces &places = bindings_.message.arrivals->places();
-    const auto base = static_cast<std::uint32_t>(
-        program_.first_slotted +
-        static_cast<std::size_t>(bindings_.nodes.local_rank(places.owner(source))));
+    const auto base = static_cast<std::uint32_t>(program_.bases.staging_of(
+        static_cast<std::size_t>(bindings_.nodes.local_rank(places.owner(source)))));
     const std::uint64_t before = places.begin(bound_to_), now = places.begin(source);
     Transport *transport = bindings_.transports[static_cast<std::size_t>(source)];
     for (BoundStep &step : program_.lanes[0].steps) {
@@ -54,7 +53,7 @@ MessageReceiver::Moved MessageReceiver::take_copy() noexcept {
         moved.bytes =
             std::min<std::uint64_t>(copy.size(), static_cast<std::uint64_t>(piece.elements) *
                                                      size_of(bindings_.output.type));
-        std::memcpy(program_.bases[program_.first_output], copy.data(), moved.bytes);
+        std::memcpy(program_.bases.output(), copy.data(), moved.bytes);
     }
     bindings_.message.arrivals->release(receive_);
     return moved;

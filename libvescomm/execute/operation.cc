@@ -5,11 +5,9 @@
 #include <algorithm>
 #include <iterator>
 
-#include "base/cache.h"
 #include "base/deadline.h"
 #include "base/types.h"
 #include "schedule/send_receive.h"
-#include "transport/signal_board.h"
 
 namespace vescomm::internal {
 
@@ -21,11 +19,6 @@ void add(std::atomic<T> &counter, T more) {
     counter.store(counter.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
 }
 
-// Bytes from one slot to another, negative to an earlier one.
-std::ptrdiff_t distance(std::uint32_t from, std::uint32_t to, std::uint64_t slot_bytes) {
-    return (std::ptrdiff_t{to} - std::ptrdiff_t{from}) * static_cast<std::ptrdiff_t>(slot_bytes);
-}
-
 }  // namespace
 
 Operation::Operation(const Schedule &schedule, const Bindings &bindings, Counters &counters)
@@ -34,13 +27,10 @@ Operation::Operation(const Schedule &schedule, const Bindings &bindings, Counter
       program_(bind(schedule, bindings_)),
       registration_(bindings_, context_),
       match_(bindings_, context_, schedule, program_),
+      inline_flags_(bindings_, context_, match_, program_),
       counters_(counters),
-      board_(bindings_.intra_node->board()),
-      positions_(program_.lanes.size()),
-      pointers_(program_.max_sources),
-      factors_(program_.max_sources, bindings_.reduction.factor) {
-    for (std::size_t lane = 0; lane < positions_.size(); ++lane)
-        positions_[lane].at = program_.lanes[lane].steps.size();
+      loops_(bindings_.reduction, program_.max_sources),
+      progress_(program_) {
     registration_.set_arrays(bindings_.source.pieces, bindings_.output.pieces,
                              size_of(bindings_.source.type));
     if (bindings_.message.arrivals != nullptr) receiver_.emplace(bindings_, context_, program_);
@@ -51,53 +41,36 @@ void Operation::set_tag(std::int32_t tag) noexcept {
     else match_.set_tag(tag);
 }
 
-void Operation::move_to(std::uint32_t slot) noexcept {
-    if (slot == slot_) return;
-    const std::ptrdiff_t away = distance(slot_, slot, bindings_.staging.slot_bytes);
-    for (std::size_t i = program_.first_slotted; i < program_.bases.size(); ++i)
-        program_.bases[i] += away;
-    slot_ = slot;
-}
-
 void Operation::move_arrays(std::span<const Piece> source, std::span<const Piece> output) {
-    const auto move = [&](std::size_t first, std::size_t pieces, std::span<const Piece> to) {
-        for (std::size_t i = 0; i < pieces; ++i) program_.bases[first + i] = to[i].data;
-    };
-    move(program_.first_source, bindings_.source.pieces.size(), source);
-    move(program_.first_output, bindings_.output.pieces.size(), output);
+    program_.bases.move_source(source.first(bindings_.source.pieces.size()));
+    program_.bases.move_output(output.first(bindings_.output.pieces.size()));
     registration_.set_arrays(source, output, size_of(bindings_.source.type));
 }
 
 void Operation::start(const Run &run) noexcept {
-    ++runs_;
     match_.start(run);
     if (receiver_) {
         receiver_->start();
     } else {
         context_.start(run);
-        move_to(run.slot);
+        program_.bases.move_to(run.slot);
     }
-    settled_ = false;
-    lanes_running_ = 0;
-    for (std::size_t lane = 0; lane < positions_.size(); ++lane) {
-        const std::size_t steps = program_.lanes[lane].steps.size();
-        positions_[lane] = {.at = 0, .advertised = steps};
-        if (steps > 0) ++lanes_running_;
-    }
+    progress_.start(program_);
     add(counters_.operations, std::uint64_t{1});
 }
 
 bool Operation::advance() noexcept {
     bool moved = false, pause = false;
+    auto &lanes = progress_.lanes();
     for (bool again = true; again;) {
         again = false;
-        for (std::size_t i = 0; i < positions_.size(); ++i) {
+        for (std::size_t i = 0; i < lanes.size(); ++i) {
             const BoundLane &lane = program_.lanes[i];
-            std::size_t &at = positions_[i].at;
+            std::size_t &at = lanes[i].at;
             while (at < lane.steps.size() && ready(lane.steps[at])) {
                 const BoundStep &step = lane.steps[at];
                 if (applies(step)) execute(lane, step);
-                if (++at == lane.steps.size()) --lanes_running_;
+                if (++at == lane.steps.size()) progress_.end_lane();
                 again = true;
                 if (!step.long_running) continue;
                 pause = true;
@@ -106,17 +79,13 @@ bool Operation::advance() noexcept {
         }
         moved |= again;
         // Another pass helps only lanes that wait for flags of other lanes of this rank.
-        if (positions_.size() == 1 || pause) break;
+        if (lanes.size() == 1 || pause) break;
     }
     return moved;
 }
 
-bool Operation::complete() const noexcept {
-    return lanes_running_ == 0 && !failed_ && puts_pending_.load(std::memory_order_acquire) == 0;
-}
-
 void Operation::settle() noexcept {
-    settled_ = true;
+    progress_.settle();
     const Run &run = context_.run();
     if (bindings_.message.queues != nullptr) {
         MessageQueue &queue = bindings_.message.queues[run.slot];
@@ -126,26 +95,11 @@ void Operation::settle() noexcept {
     if (!bindings_.release.when_complete) return;
     if (bindings_.sequences != nullptr) {
         bindings_.sequences->release(run.sequence);
-        prefetch_flags_of_next_but_one();
+        inline_flags_.prefetch_next_but_one();
     }
     bindings_.intra_node->signal(
         bindings_.rank,
         {bindings_.release.counter.channel + run.slot, bindings_.release.counter.flag}, run.number);
-}
-
-// The operation after the next one writes to these lines, and no rank reads them any more.
-void Operation::prefetch_flags_of_next_but_one() const noexcept {
-    if (context_.locals().size() == 1) return;
-    const std::ptrdiff_t away =
-        distance(slot_, (slot_ + 2) % staging_slots, bindings_.staging.slot_bytes);
-    const auto prefetch = [away](const InlineFlag &flag) {
-        prefetch_to_write(reinterpret_cast<const std::byte *>(&flag) + away);
-    };
-    if (program_.uses_inline_flag) prefetch(context_.inline_flag_of(context_.local()));
-    constexpr std::size_t few = 8;
-    if (!program_.uses_pair_flags || context_.locals().size() > few) return;
-    for (std::size_t local = 0; local < context_.locals().size(); ++local)
-        if (local != context_.local()) prefetch(context_.pair_flag_of(context_.local(), local));
 }
 
 bool Operation::released_by(std::size_t local) const noexcept {
@@ -161,7 +115,7 @@ bool Operation::released_by(std::size_t local) const noexcept {
 bool Operation::has_buffer(const BoundStep &step) noexcept {
     if (receiver_) {
         if (!receiver_->find()) return false;
-        move_to(context_.run().slot);
+        program_.bases.move_to(context_.run().slot);
         return true;
     }
     const Run &run = context_.run();
@@ -186,22 +140,13 @@ bool Operation::ready(const BoundStep &step) noexcept {
 }
 
 bool Operation::ready_to_go_on(const BoundStep &wait) noexcept {
-    if (!lies_beside_data(wait.flag)) {
-        // An eager put leaves at once; its receiver keeps it until it grants the credit.
-        if (wait.eager) return true;
-        if (wait.transport->signalled(wait.peer, context_.of_peer(wait.flag)) <
-            context_.word(wait.value))
-            return false;
-        return match_.accept(wait);
-    }
-    const auto local = static_cast<std::size_t>(bindings_.nodes.local_rank(wait.peer));
-    const InlineFlag &flag = wait.flag == inline_flag
-                                 ? context_.inline_flag_of(local)
-                                 : context_.pair_flag_of(local, context_.local());
-    if (flag.call.load(std::memory_order_acquire) != context_.word(match_.shown_to(wait.peer)))
+    if (lies_beside_data(wait.flag)) return inline_flags_.raised(wait);
+    // An eager put leaves at once; its receiver keeps it until it grants the credit.
+    if (wait.eager) return true;
+    if (wait.transport->signalled(wait.peer, context_.of_peer(wait.flag)) <
+        context_.word(wait.value))
         return false;
-    bindings_.sequences->observe(local, flag.released.load(std::memory_order_relaxed));
-    return true;
+    return match_.accept(wait);
 }
 
 void Operation::acquired() noexcept {
@@ -215,33 +160,16 @@ void Operation::acquired() noexcept {
 void Operation::take_message() noexcept {
     if (receiver_->expected() && !receiver_->has_copy()) return;
     const std::size_t last = program_.lanes[0].steps.size() - 1;
-    positions_[0].at = last;
+    progress_.lanes()[0].at = last;
     if (!receiver_->expected()) return;
     const MessageReceiver::Moved moved = receiver_->take_copy();
     add(counters_.bytes_written, moved.bytes);
-    positions_[0].at = std::min(receive_steps_of_chunk * moved.chunks, last);
-}
-
-void Operation::raise(InlineFlag &flag, std::uint32_t signature) noexcept {
-    flag.released.store(bindings_.sequences->released(), std::memory_order_relaxed);
-    flag.call.store(context_.word(signature), std::memory_order_release);
-}
-
-void Operation::raise_inline_flags(std::uint32_t flag) noexcept {
-    if (flag == inline_flag) {
-        raise(context_.inline_flag_of(context_.local()), match_.signature());
-    } else {
-        for (std::size_t local = 0; local < context_.locals().size(); ++local)
-            if (local != context_.local())
-                raise(context_.pair_flag_of(context_.local(), local),
-                      match_.shown_to(context_.locals()[local]));
-    }
-    board_->stored();
+    progress_.lanes()[0].at = std::min(receive_steps_of_chunk * moved.chunks, last);
 }
 
 void Operation::signal(const BoundStep &step) noexcept {
     if (step.conditional && !match_.forwarded().any_local_receives(step.peer)) return;
-    if (lies_beside_data(step.flag)) return raise_inline_flags(step.flag);
+    if (lies_beside_data(step.flag)) return inline_flags_.raise(step.flag);
     match_.before_signal();
     const SignalName name = context_.own(step.flag);
     const std::uint64_t word = context_.word(step.value);
@@ -263,8 +191,8 @@ const std::byte *Operation::at(const BoundSource &source, std::uint64_t bytes) n
 }
 
 void Operation::put(const BoundStep &step) noexcept {
-    if (step.final_peer != no_rank) match_.put_signature(step, puts_pending_);
-    puts_pending_.fetch_add(1, std::memory_order_relaxed);
+    if (step.final_peer != no_rank) match_.put_signature(step, progress_.puts_pending());
+    progress_.puts_pending().fetch_add(1, std::memory_order_relaxed);
     add(counters_.bytes_sent, step.bytes);
     step.transport->put(
         {.peer = step.peer,
@@ -274,7 +202,7 @@ void Operation::put(const BoundStep &step) noexcept {
          .bytes = step.bytes,
          .signal = context_.own(step.flag),
          .value = step.value == 0 ? 0 : context_.word(step.value),
-         .pending = &puts_pending_,
+         .pending = &progress_.puts_pending(),
          .signature = step.value == 0 ? 0 : match_.shown_to(step.peer),
          .tag = match_.tag(),
          .credit = step.target.credit == 0 ? 0 : context_.word(step.target.credit),
@@ -297,39 +225,25 @@ void Operation::execute(const BoundLane &lane, const BoundStep &step) noexcept {
     }
     const auto begin = step.timed ? Clock::now() : Clock::time_point{};
     if (step.action == Action::copy) {
-        kernels_.convert(at(step.to), step.to_type, at(step.from, step.bytes), step.from_type,
-                         step.count, step.streaming);
+        loops_.copy(step, at(step.to), at(step.from, step.bytes));
         add(counters_.bytes_written, step.bytes);
     } else {
-        reduce(lane, step);
+        loops_.reduce(
+            lane, step, at(step.to),
+            [this](const BoundSource &source, std::uint64_t bytes) { return at(source, bytes); });
         add(counters_.bytes_reduced, step.bytes);
     }
     if (step.timed)
         add(counters_.busy_seconds, std::chrono::duration<double>(Clock::now() - begin).count());
 }
 
-void Operation::reduce(const BoundLane &lane, const BoundStep &step) noexcept {
-    const std::size_t started = step.sum.started ? 1 : 0;
-    const std::size_t count = started + step.sum.contributions + step.sum.partials;
-    const std::uint64_t bytes = step.count * size_of(step.from_type);
-    for (std::size_t i = 0; i < count; ++i)
-        pointers_[i] = at(lane.sources[step.sum.first_source + i], bytes);
-    const auto pointers = std::span<const void *const>(pointers_).subspan(started, count - started);
-    kernels_.reduce(
-        {.op = bindings_.reduction.op,
-         .divisor = step.sum.finish ? bindings_.reduction.divisor : 1,
-         .factors = bindings_.reduction.op == VESCOMM_PREMULTIPLIED_SUM ? factors_.data() : nullptr,
-         .start = step.sum.started ? pointers_[0] : nullptr},
-        pointers.first(step.sum.contributions), step.from_type,
-        pointers.subspan(step.sum.contributions), at(step.to), step.to_type, step.count);
-}
-
 void Operation::advertise_signature() noexcept {
     if (!match_.advertises()) return;
     match_.advertise_to_node();
-    for (std::size_t i = 0; i < positions_.size(); ++i) {
+    auto &lanes = progress_.lanes();
+    for (std::size_t i = 0; i < lanes.size(); ++i) {
         const auto &steps = program_.lanes[i].steps;
-        Position &position = positions_[i];
+        RunProgress::Position &position = lanes[i];
         if (position.at == steps.size() || position.advertised == position.at) continue;
         position.advertised = position.at;
         const BoundStep &step = steps[position.at];
@@ -348,10 +262,11 @@ void Operation::advertise_signature() noexcept {
 std::vector<int> Operation::waiting_for() const {
     std::vector<int> peers;
     const std::vector<int> &locals = context_.locals();
-    for (std::size_t i = 0; i < positions_.size(); ++i) {
+    const auto &lanes = progress_.lanes();
+    for (std::size_t i = 0; i < lanes.size(); ++i) {
         const auto &steps = program_.lanes[i].steps;
-        if (positions_[i].at == steps.size()) continue;
-        const BoundStep &step = steps[positions_[i].at];
+        if (lanes[i].at == steps.size()) continue;
+        const BoundStep &step = steps[lanes[i].at];
         if (step.conditional && !match_.knows_masks()) {
             std::ranges::copy_if(locals, std::back_inserter(peers),
                                  [this](int peer) { return !match_.forwarded().has_mask(peer); });

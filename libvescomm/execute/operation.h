@@ -10,12 +10,14 @@
 #include <vector>
 
 #include "execute/bindings.h"
-#include "execute/kernels.h"
+#include "execute/element_loops.h"
+#include "execute/inline_flags.h"
 #include "execute/match/call_match.h"
 #include "execute/message_receiver.h"
 #include "execute/program.h"
 #include "execute/registered_arrays.h"
 #include "execute/run_context.h"
+#include "execute/run_progress.h"
 #include "schedule/schedule.h"
 
 namespace vescomm::internal {
@@ -49,7 +51,7 @@ public:
     // Executes all steps that are possible without waiting. True: at least one was.
     bool advance() noexcept;
 
-    bool complete() const noexcept;
+    bool complete() const noexcept { return progress_.complete(); }
 
     // ---- comparison of calls; execute/match/call_match.h ----
 
@@ -63,14 +65,14 @@ public:
     // True: completion proves that all ranks made the same call.
     bool proven_by_completion() const noexcept { return match_.proven_by_completion(); }
     // The run failed; it never completes.
-    void mark_failed() noexcept { failed_ = true; }
+    void mark_failed() noexcept { progress_.mark_failed(); }
 
     // Ends a completed run; releases its slot.
     void settle() noexcept;
     // True: every run that was started has been settled.
-    bool settled() const noexcept { return settled_; }
+    bool settled() const noexcept { return progress_.settled(); }
 
-    std::uint64_t runs() const noexcept { return runs_; }
+    std::uint64_t runs() const noexcept { return progress_.runs(); }
     // The signature of every run, without the history of earlier calls.
     std::uint32_t signature() const noexcept { return bindings_.match.signature; }
     std::uint64_t flight_word() const noexcept { return bindings_.flight_word; }
@@ -99,20 +101,11 @@ public:
     // A clause for the error of a wait: why this rank itself keeps the run from completing, and
     // what to do. Empty: it waits for other ranks.
     std::string obstacle() const {
-        return receiver_ && !settled_ ? receiver_->obstacle() : std::string();
+        return receiver_ && !settled() ? receiver_->obstacle() : std::string();
     }
 
 private:
-    // A lane of the current run.
-    struct Position {
-        std::size_t at = 0;  // its next step
-        std::size_t advertised = 0;  // the step at which it last advertised the signature
-    };
-
-    void move_to(std::uint32_t slot) noexcept;
-    std::byte *at(const Address &address) const noexcept {
-        return program_.bases[address.base] + address.offset;
-    }
+    std::byte *at(const Address &address) const noexcept { return program_.bases.at(address); }
     // The first of `bytes` that a step reads.
     const std::byte *at(const BoundSource &source, std::uint64_t bytes) noexcept;
     // False: the step is skipped in this run.
@@ -128,29 +121,18 @@ private:
     void acquired() noexcept;
     void take_message() noexcept;
     void signal(const BoundStep &step) noexcept;
-    void raise(InlineFlag &flag, std::uint32_t signature) noexcept;
-    void raise_inline_flags(std::uint32_t flag) noexcept;
-    void prefetch_flags_of_next_but_one() const noexcept;
     void put(const BoundStep &step) noexcept;
-    void reduce(const BoundLane &lane, const BoundStep &step) noexcept;
 
     Bindings bindings_;
     RunContext context_;
     Program program_;
     ArrayRegistration registration_;
     CallMatch match_;
+    InlineFlags inline_flags_;
     std::optional<MessageReceiver> receiver_;
     Counters &counters_;
-    const Kernels &kernels_ = kernels();
-    SignalBoard *board_ = nullptr;
-    std::vector<Position> positions_;  // by lane
-    std::size_t lanes_running_ = 0;
-    std::vector<const void *> pointers_;  // sources of a reduction
-    std::vector<double> factors_;  // same size as pointers_
-    std::uint32_t slot_ = 0;  // to which the bases of the program point
-    std::uint64_t runs_ = 0;
-    bool failed_ = false, settled_ = true;
-    std::atomic<std::uint32_t> puts_pending_{0};
+    ElementLoops loops_;
+    RunProgress progress_;
 };
 
 }  // namespace vescomm::internal

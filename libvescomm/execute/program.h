@@ -6,16 +6,11 @@
 #include <cstdint>
 #include <vector>
 
+#include "execute/bases.h"
 #include "execute/bindings.h"
 #include "schedule/schedule.h"
 
 namespace vescomm::internal {
-
-// A base and an offset from it. Bases move from run to run, with the slot and the caller's arrays.
-struct Address {
-    std::uint32_t base = 0;  // index in Program::bases
-    std::uint64_t offset = 0;  // bytes
-};
 
 // Elements that a local peer has registered, if it has: in this pool, at the offset that the peer
 // publishes in this word, and `offset` bytes further.
@@ -75,6 +70,8 @@ struct BoundStep {
     BoundSum sum = {};  // reduction
     PutTarget target = {};  // put
 };
+// docs/algorithms.md has the memory that long schedules take.
+static_assert(sizeof(BoundStep) == 160);
 
 struct BoundLane {
     std::vector<BoundStep> steps;
@@ -84,10 +81,7 @@ struct BoundLane {
 // A schedule bound to the memory and the transports of one rank. The executor runs it.
 struct Program {
     std::vector<BoundLane> lanes;
-    // Source pieces, then this node's slabs of the buffer, output pieces, then this node's slabs of
-    // the staging buffer and of the partial sums, in slot 0.
-    std::vector<std::byte *> bases;
-    std::size_t first_source = 0, first_output = 0, first_slotted = 0;  // indices in `bases`
+    Bases bases;
     std::size_t max_sources = 0;  // of a reduction
     bool uses_inline_flag = false, uses_pair_flags = false;
     bool uses_registered = false;  // publishes, or reads, registered arrays

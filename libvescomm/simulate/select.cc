@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "simulate/select.h"
 
-#include <cstdio>
+#include <fmt/format.h>
 
 #include "base/error.h"
 
@@ -43,21 +43,28 @@ std::string why(const Candidate &best, const Choice &choice, const AnyProblem &p
     if (!is_known_to_all(problem))
         return "it is the first for " + words(problem) + ", of which no rank knows all counts";
     if (!best.seconds) return "it is the first for " + words(problem);
-    std::string text = "it is predicted to take " + microseconds(*best.seconds);
-    for (const Candidate &other : choice.candidates)
-        if (&other != &best && other.seconds)
-            text += ", and " + std::string(other.algorithm->name) +
-                    (other.variant == best.variant ? " " : " in its other variant ") +
-                    microseconds(*other.seconds);
-    return text;
+    std::string text = "it is predicted to take " + time_text(*best.seconds);
+    bool first = true, faster = false;
+    for (const Candidate &other : choice.candidates) {
+        if (&other == &best || !other.seconds) continue;
+        text += fmt::format("{} {}{}{} {}", first ? ";" : ",", other.algorithm->name,
+                            other.variant == best.variant ? "" : " in its other variant",
+                            first ? " takes" : "", time_text(*other.seconds));
+        first = false;
+        faster = faster || *other.seconds < *best.seconds;
+    }
+    return text + (faster ? "; times within a tenth count as equal, and the first of the table is "
+                            "taken"
+                          : "");
 }
 
 }  // namespace
 
-std::string microseconds(double seconds) {
-    char text[32];
-    std::snprintf(text, sizeof text, "%.3g us", seconds * 1e6);
-    return text;
+std::string time_text(double seconds) {
+    // A number that is rounded to 1000 gets the next unit.
+    if (seconds < 999.5e-6) return fmt::format("{:.3g} us", seconds * 1e6);
+    if (seconds < 999.5e-3) return fmt::format("{:.3g} ms", seconds * 1e3);
+    return fmt::format("{:.3g} s", seconds);
 }
 
 Choice select(std::span<const AnyProblem> variants, const ElementBytes &bytes,

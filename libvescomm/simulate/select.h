@@ -28,8 +28,8 @@ struct Choice {
     std::vector<Candidate> candidates;
 };
 
-// Formats seconds as "12.3 us".
-std::string microseconds(double seconds);
+// Formats seconds as "12.3 us", "1.23 ms" or "1.23 s".
+std::string time_text(double seconds);
 
 // Chooses the algorithm with the least predicted time for a collective. The collective is given as
 // one or more variants of the problem, for example on a buffer and on arrays that pass through the

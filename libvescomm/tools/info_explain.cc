@@ -195,8 +195,8 @@ void show_times(const AlgorithmEntry &algorithm, const AnyProblem &problem,
         return times.end > 0 ? 100 * seconds / times.end : 0;
     };
     std::printf(
-        "rank %d, the last: copies %.0f %%, reduces %.0f %%, sends %.0f %%, waits %.0f %%, "
-        "steps %.0f %% of its time\n",
+        "rank %d, which completes last, spends its time: copies %.0f %%, reduces %.0f %%, "
+        "sends %.0f %%, waits %.0f %%, steps %.0f %%\n",
         last, share(times.copying), share(times.reducing), share(times.sending),
         share(times.waiting), share(times.stepping));
 }
@@ -233,10 +233,8 @@ void explain(const Question &question) {
         return candidate.seconds.value_or(std::numeric_limits<double>::infinity());
     });
     for (const Candidate &candidate : candidates) {
-        char time[32] = "?";
-        if (candidate.seconds)
-            std::snprintf(time, sizeof time, "%.4g us", *candidate.seconds * 1e6);
-        show_row(candidate.algorithm == choice.algorithm ? "*" : " ", time, *candidate.algorithm);
+        show_row(candidate.algorithm == choice.algorithm ? "*" : " ",
+                 candidate.seconds ? time_text(*candidate.seconds) : "?", *candidate.algorithm);
     }
     for (const AlgorithmEntry &entry : algorithms())
         if (entry.collective == problem->collective && !entry.solves(problem))

@@ -13,7 +13,6 @@
 #include <system_error>
 #include <utility>
 
-#include "bootstrap/wire.h"
 #include "transport/tcp_segment.h"
 
 namespace vescomm::internal {
@@ -45,8 +44,7 @@ ssize_t send_parts(int socket, const iovec *parts, std::size_t count) noexcept {
 }  // namespace
 
 void TcpSender::encrypt(const FrameKey &key) {
-    cipher_ = std::make_unique<RecordCipher>(RecordCipher::Purpose::seal, key);
-    record_.resize(max_record_bytes);
+    records_.emplace(key);
 }
 
 void TcpSender::end(const Put &put) noexcept {
@@ -61,11 +59,12 @@ void TcpSender::send(TcpQueue &queue, const Put &put, std::uint32_t *uses) noexc
     if (!waiting() && put.bytes <= max_message_bytes) {
         // The usual case: from the memory of the caller to the kernel, without a queue.
         load(put, queue.context->id, false, put.from, put.offset, put.bytes, true);
-        while (active_ && write() > 0) {
+        while (outgoing_.active() && write() > 0) {
         }
-        if (!active_ || failed_) return end(put);
-        put_ = take(queue, put, uses);
-        if (put_ != nullptr) put_->sent = put.bytes;
+        if (!outgoing_.active() || failed_) return end(put);
+        TcpPut *taken = take(queue, put, uses);
+        if (taken != nullptr) taken->sent = put.bytes;
+        outgoing_.set_put(taken);
         return;
     }
     TcpPut *taken = take(queue, put, uses);
@@ -78,7 +77,7 @@ void TcpSender::send(TcpQueue &queue, const Put &put, std::uint32_t *uses) noexc
 // may stop making progress as soon as its puts have ended.
 void TcpSender::follow(TcpQueue &queue, TcpPut &signal) noexcept {
     if (signal.put.bytes > 0 || signal.put.pending != nullptr) return;
-    TcpPut *before = queue.first != nullptr ? queue.last : put_;
+    TcpPut *before = queue.first != nullptr ? queue.last : outgoing_.put();
     if (before != nullptr && before->context == queue.context)
         signal.put.pending = std::exchange(before->put.pending, nullptr);
 }
@@ -172,21 +171,18 @@ void TcpSender::say_goodbye(std::uint32_t context) noexcept {
 
 void TcpSender::load(const Put &put, std::uint32_t context, bool batch, const std::byte *from,
                      std::uint64_t offset, std::uint64_t bytes, bool last) noexcept {
-    message_ = {};
-    message_.kind = batch ? TcpKind::batch : last ? TcpKind::put : TcpKind::piece;
-    message_.context = context;
-    message_.memory = put.memory;
-    message_.signal = put.signal;
-    message_.signature = last ? put.signature : 0;
-    message_.tag = put.tag;
-    message_.credit_flag = put.credit_flag;
-    message_.offset = offset;
-    message_.bytes = bytes;
-    message_.value = put.value;
-    message_.credit = put.credit;
-    bytes_ = from;
-    sent_ = 0;
-    active_ = true;
+    TcpMessage &message = outgoing_.begin(from);
+    message.kind = batch ? TcpKind::batch : last ? TcpKind::put : TcpKind::piece;
+    message.context = context;
+    message.memory = put.memory;
+    message.signal = put.signal;
+    message.signature = last ? put.signature : 0;
+    message.tag = put.tag;
+    message.credit_flag = put.credit_flag;
+    message.offset = offset;
+    message.bytes = bytes;
+    message.value = put.value;
+    message.credit = put.credit;
 }
 
 // Takes the next message from the queue that is next in round-robin order.
@@ -200,17 +196,18 @@ bool TcpSender::next_message() noexcept {
     TcpPut &put = *queue.first;
     const std::uint64_t bytes = std::min(put.bytes() - put.sent, max_message_bytes);
     const bool last = put.sent + bytes == put.bytes();
-    load(put.put, put.context_id, put.is_batch(), put.from() + put.sent,
-         put.is_batch() ? 0 : put.put.offset + put.sent, bytes, last);
     if (put.context == nullptr) {
-        message_ = {};
-        message_.kind = TcpKind::goodbye;
-        message_.context = put.context_id;
+        TcpMessage &message = outgoing_.begin(nullptr);
+        message.kind = TcpKind::goodbye;
+        message.context = put.context_id;
+    } else {
+        load(put.put, put.context_id, put.is_batch(), put.from() + put.sent,
+             put.is_batch() ? 0 : put.put.offset + put.sent, bytes, last);
     }
     put.sent += bytes;
     if (last) {
         queue.first = put.next;
-        put_ = &put;
+        outgoing_.set_put(&put);
     }
     if (queue.first != nullptr) wait_for_slot(queue);
     return true;
@@ -219,7 +216,7 @@ bool TcpSender::next_message() noexcept {
 bool TcpSender::pump() noexcept {
     bool moved = false;
     for (std::size_t sent = 0; sent < segment_bytes && !failed_ && !blocked_;) {
-        if (!active_ && !next_message()) break;
+        if (!outgoing_.active() && !next_message()) break;
         const std::size_t some = write();
         moved |= some > 0;
         sent += some;
@@ -230,92 +227,57 @@ bool TcpSender::pump() noexcept {
 // Hands over at most one segment. Returns 0 if the kernel takes nothing now or the connection
 // failed.
 std::size_t TcpSender::write() noexcept {
-    const std::size_t sent = cipher_ ? write_record() : write_plain();
-    sent_ += sent;
-    if (sent > 0 && left() == 0) finish_message();
+    const std::size_t sent = records_ ? write_record() : write_plain();
+    outgoing_.advance(sent);
+    if (sent > 0 && outgoing_.left() == 0) finish_message();
     return sent;
 }
 
 std::size_t TcpSender::write_plain() noexcept {
     iovec parts[2];
-    std::size_t count = 0, space = segment_bytes;
-    std::size_t at = sent_;
-    if (at < sizeof message_) {
-        const std::size_t bytes = sizeof message_ - at;
-        parts[count++] = {reinterpret_cast<std::byte *>(&message_) + at, bytes};
-        space -= bytes;
-        at = sizeof message_;
-    }
-    at -= sizeof message_;
-    if (at < message_.bytes)
-        parts[count++] = {const_cast<std::byte *>(bytes_) + at,
-                          std::min<std::size_t>(space, message_.bytes - at)};
-    const ssize_t sent = send_parts(socket_, parts, count);
+    const ssize_t sent = send_parts(socket_, parts, outgoing_.parts(segment_bytes, parts));
     if (sent >= 0) return static_cast<std::size_t>(sent);
-    if (errno == EAGAIN) blocked_ = true;
-    else if (errno != EINTR) fail(std::generic_category().message(errno).c_str());
+    note_error();
     return 0;
 }
 
 // The bytes of a record count as sent once the kernel has taken the whole record.
 std::size_t TcpSender::write_record() noexcept {
-    if (record_bytes_ == 0) {
-        constexpr std::size_t max = max_record_bytes - record_head_bytes - RecordCipher::tag_bytes;
-        record_holds_ = std::min<std::size_t>(left(), max);
-        const std::size_t of_header =
-            sent_ < sizeof message_ ? std::min(sizeof message_ - sent_, record_holds_) : 0;
-        const std::size_t from = sent_ < sizeof message_ ? 0 : sent_ - sizeof message_;
-        std::string head;
-        put_number(head, static_cast<std::uint32_t>(record_holds_));
-        std::memcpy(record_.data(), head.data(), record_head_bytes);
-        if (!cipher_->seal(head, reinterpret_cast<const std::byte *>(&message_) + sent_, of_header,
-                           bytes_ + from, record_holds_ - of_header,
-                           record_.data() + record_head_bytes)) {
+    if (!records_->under_way()) {
+        iovec parts[2];
+        const std::size_t count = outgoing_.parts(TcpRecordWriter::max_bytes, parts);
+        if (!records_->seal({parts, count})) {
             fail("libcrypto cannot encrypt");
             return 0;
         }
-        record_bytes_ = record_head_bytes + record_holds_ + RecordCipher::tag_bytes;
-        record_sent_ = 0;
     }
-    while (record_sent_ < record_bytes_) {
-        const ssize_t sent = ::send(socket_, record_.data() + record_sent_,
-                                    record_bytes_ - record_sent_, MSG_DONTWAIT | MSG_NOSIGNAL);
-        if (sent > 0) {
-            record_sent_ += static_cast<std::size_t>(sent);
-        } else {
-            if (errno == EAGAIN) blocked_ = true;
-            else if (errno != EINTR) fail(std::generic_category().message(errno).c_str());
-            return 0;
-        }
-    }
-    record_bytes_ = 0;
-    return record_holds_;
+    const std::size_t sent = records_->send(socket_);
+    if (sent == 0) note_error();
+    return sent;
+}
+
+// The kernel has not taken all bytes, for the reason in errno.
+void TcpSender::note_error() noexcept {
+    if (errno == EAGAIN) blocked_ = true;
+    else if (errno != EINTR) fail(std::generic_category().message(errno).c_str());
 }
 
 void TcpSender::finish_message() noexcept {
-    active_ = false;
-    bytes_ = nullptr;
-    if (TcpPut *put = std::exchange(put_, nullptr)) hub_.end(put);
-    if (!owned_.empty()) std::vector<std::byte>().swap(owned_);
+    TcpPut *put = outgoing_.take_put();
+    outgoing_.clear();
+    if (put != nullptr) hub_.end(put);
 }
 
 // ---- the end ----
 
-// The rest of the message under way must be sent, or the peer could not find the next header. It is
-// copied, so that its owner can take back the source.
-void TcpSender::own_message() noexcept {
-    try {
-        owned_.assign(bytes_, bytes_ + message_.bytes);
-        bytes_ = owned_.data();
-    } catch (...) {
-        fail("there is no memory left to send");
-    }
-}
-
 void TcpSender::drop(TcpQueue &queue) noexcept {
-    if (active_ && message_.context == queue.context->id && message_.kind != TcpKind::goodbye) {
-        if (message_.bytes > 0) own_message();
-        if (TcpPut *put = std::exchange(put_, nullptr)) hub_.end(put);
+    if (outgoing_.is_put_of(queue.context->id)) {
+        try {
+            outgoing_.own_bytes();
+        } catch (...) {
+            fail("there is no memory left to send");
+        }
+        if (TcpPut *put = outgoing_.take_put()) hub_.end(put);
     }
     if (queue.waiting) {
         TcpQueue *before = nullptr;
@@ -333,8 +295,8 @@ void TcpSender::drop(TcpQueue &queue) noexcept {
 
 void TcpSender::close() noexcept {
     failed_ = true;
-    active_ = false;
-    if (TcpPut *put = std::exchange(put_, nullptr)) hub_.end(put);
+    if (TcpPut *put = outgoing_.take_put()) hub_.end(put);
+    outgoing_.clear();
     while (TcpQueue *queue = first_) {
         first_ = queue->next;
         queue->waiting = false;

@@ -3,13 +3,13 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
+#include <cstdint>
+#include <optional>
 #include <string>
-#include <vector>
 
-#include "transport/tcp_crypto.h"
 #include "transport/tcp_hub.h"
-#include "transport/tcp_wire.h"
+#include "transport/tcp_outgoing.h"
+#include "transport/tcp_record_writer.h"
 
 namespace vescomm::internal {
 
@@ -35,19 +35,17 @@ public:
     bool pump() noexcept;
 
     // Something is queued.
-    bool waiting() const noexcept { return active_ || first_ != nullptr; }
+    bool waiting() const noexcept { return outgoing_.active() || first_ != nullptr; }
     // The kernel did not take all bytes; it will once the socket is writable.
     bool blocked() const noexcept { return blocked_; }
     void unblock() noexcept { blocked_ = false; }
 
     // A message of this communicator is under way, or a goodbye is queued.
     bool owes(std::uint32_t context) const noexcept {
-        return (active_ && message_.context == context) || goodbyes_.first != nullptr;
+        return outgoing_.is_of(context) || goodbyes_.first != nullptr;
     }
 
-    bool sends_put(std::uint32_t context) const noexcept {
-        return active_ && message_.context == context && message_.kind != TcpKind::goodbye;
-    }
+    bool sends_put(std::uint32_t context) const noexcept { return outgoing_.is_put_of(context); }
 
     // Drops all queued puts of one communicator. Their sources are not read any more.
     void drop(TcpQueue &queue) noexcept;
@@ -69,9 +67,8 @@ private:
     std::size_t write() noexcept;
     std::size_t write_plain() noexcept;
     std::size_t write_record() noexcept;
-    std::size_t left() const noexcept { return sizeof message_ + message_.bytes - sent_; }
     void finish_message() noexcept;
-    void own_message() noexcept;
+    void note_error() noexcept;
     void fail(const char *why) noexcept;
     static void end(const Put &put) noexcept;
 
@@ -80,21 +77,10 @@ private:
     TcpQueue *first_ = nullptr;  // the queues that wait, in round-robin order
     TcpQueue *last_ = nullptr;
     TcpQueue goodbyes_;
-    // The message that is being handed over:
-    bool active_ = false;
+    TcpOutgoing outgoing_;
+    std::optional<TcpRecordWriter> records_;  // encrypted connections
     bool blocked_ = false;
     bool failed_ = false;
-    TcpMessage message_;
-    const std::byte *bytes_ = nullptr;  // bytes that follow the header
-    std::uint64_t sent_ = 0;  // bytes of header and payload sent so far
-    TcpPut *put_ = nullptr;  // put that ends with the message; nullptr: none
-    std::vector<std::byte> owned_;  // copy of the bytes, if their owner has taken the source back
-    // Encrypted connections only:
-    std::unique_ptr<RecordCipher> cipher_;
-    std::vector<std::byte> record_;
-    std::size_t record_bytes_ = 0;  // 0: no record is under way
-    std::size_t record_sent_ = 0;
-    std::size_t record_holds_ = 0;  // bytes of the message in the record
     std::string why_;
 };
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdlib>
+#include <cstring>
 #include <string>
 
 #include "perf/worker/implementation.h"
@@ -16,8 +17,12 @@ inline void take_explanation(const std::string &text, Costs &costs) {
     costs.algorithm = text.substr(name + 2, end - name - 2);
     const std::string words = "\npredicted to take ";
     const std::size_t time = text.find(words);
-    if (time != std::string::npos)
-        costs.predicted_us = std::strtod(text.c_str() + time + words.size(), nullptr);
+    if (time == std::string::npos) return;
+    char *unit = nullptr;
+    const double number = std::strtod(text.c_str() + time + words.size(), &unit);
+    costs.predicted_us = number * (std::strncmp(unit, " us", 3) == 0   ? 1
+                                   : std::strncmp(unit, " ms", 3) == 0 ? 1e3
+                                                                       : 1e6);
 }
 
 }  // namespace vescomm::perf

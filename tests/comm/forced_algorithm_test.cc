@@ -77,5 +77,46 @@ TEST(ForcedAlgorithm, IsUsedForBuffersOrRefused) {
     });
 }
 
+// A request on the buffer whose algorithm depends on the rank.
+vescomm_status_t create_by_rank(vescomm_comm_t *comm, vescomm_buffer_t *buffer, const char *on_0,
+                                const char *on_others, vescomm_request_t **request) {
+    auto options = vescomm_request_options_init();
+    options.algorithm = comm->value->rank() == 0 ? on_0 : on_others;
+    return vescomm_all_gather_v_create(comm, buffer, &options, request);
+}
+
+// `inline` works through the staging buffer and takes no channel, `direct` works in the buffer and
+// takes one: the ranks compare their calls all the same.
+TEST(ForcedAlgorithm, ThatDiffersIsNamedForBuffersOnEveryPath) {
+    run_array_ranks(testing_support::TestSetup{Kind::node, {0, 0, 0}}, [](vescomm_comm_t *comm) {
+        vescomm_layout layout{Layout::from_counts(std::vector<std::int64_t>{3, 0, 5})};
+        auto options = vescomm_buffer_options_init();
+        options.sharing = VESCOMM_PER_RANK;
+        vescomm_buffer_t *buffer = nullptr;
+        check(vescomm_buffer_create(comm, &layout, &options, &buffer));
+        const std::pair<const char *, const char *> pairs[] = {{"inline", "direct"},
+                                                               {"direct", "inline"}};
+        for (const auto &[on_0, on_others] : pairs) {
+            vescomm_request_t *request = nullptr;
+            EXPECT_EQ(create_by_rank(comm, buffer, on_0, on_others, &request),
+                      VESCOMM_ERROR_MISMATCH);
+            EXPECT_NE(std::string(vescomm_get_last_error())
+                          .find(std::string("rank 0 and rank 1 disagree: the algorithm is ") +
+                                on_0 + " on rank 0 and " + on_others + " on rank 1"),
+                      std::string::npos)
+                << vescomm_get_last_error();
+            check(vescomm_request_free(request));
+        }
+        for (const char *same : {"inline", "direct"}) {
+            vescomm_request_t *request = nullptr;
+            check(create_by_rank(comm, buffer, same, same, &request));
+            check(vescomm_request_start(request, nullptr));
+            check(vescomm_request_wait(request));
+            check(vescomm_request_free(request));
+        }
+        check(vescomm_buffer_free(buffer));
+    });
+}
+
 }  // namespace
 }  // namespace vescomm::internal

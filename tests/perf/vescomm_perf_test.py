@@ -261,6 +261,16 @@ class Json(unittest.TestCase):
         self.assertEqual(violations(said, schema, schema), [])
         self.assertEqual({one["op"] for one in said["results"]}, {"sum", "bor", "lxor"})
 
+    def test_predictions_are_microseconds(self):
+        for size, least, most in ((1000, 0.01, 100), (64_000_000, 1000, 1_000_000)):
+            for impl in ("vescomm", "vescomm-arrays"):
+                code, out, err = run("--ranks", 2, "-b", size, "--impl", impl, "--collective",
+                                     "all_gather_v", "-J", self.path, *SMALL)  # fmt: skip
+                self.assertEqual((code, err), (0, ""), out)
+                said = json.loads(Path(self.path).read_text(encoding="utf-8"))
+                predicted = said["results"][0]["predicted_us"]
+                self.assertTrue(least < predicted < most, f"{impl}, {size} bytes: {predicted}")
+
     def test_follows_its_schema(self):
         code, out, err = run("--ranks", 2, "-b", 1000, "-e", 3000, "-i", 1000, "--ragged",
                              "one-owner:0.75", "--impl", "vescomm,limit,nccl", "--collective",

@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <limits>
+
 #include "base/error.h"
 #include "simulate/select.h"
 
@@ -202,7 +205,36 @@ TEST(Select, ChoosesTheLeastPredictedTime) {
     ASSERT_EQ(choice.candidates.size(), 3u);
     EXPECT_LT(choice.candidates[0].seconds, choice.candidates[1].seconds);
     EXPECT_EQ(choice.why.substr(0, 24), "it is predicted to take ");
-    EXPECT_NE(choice.why.find(", and ring "), std::string::npos) << choice.why;
+    EXPECT_NE(choice.why.find("; ring takes "), std::string::npos) << choice.why;
+}
+
+TEST(Select, SaysWhyAFasterCandidateIsNotTaken) {
+    int faster = 0, slower = 0;
+    for (std::int64_t elements = 1; elements <= 16 << 20; elements *= 2) {
+        const Choice choice =
+            select(on_buffers(Collective::all_gather_v, even(4, 1), elements), {}, {}, "");
+        double chosen = 0, least = std::numeric_limits<double>::infinity();
+        for (const Candidate &candidate : choice.candidates) {
+            ASSERT_TRUE(candidate.seconds);
+            if (candidate.algorithm == choice.algorithm) chosen = *candidate.seconds;
+            least = std::min(least, *candidate.seconds);
+        }
+        const bool says = choice.why.ends_with(
+            "; times within a tenth count as equal, and the first of the table is taken");
+        EXPECT_EQ(says, least < chosen) << choice.why;
+        ++(says ? faster : slower);
+    }
+    EXPECT_GT(faster, 0);
+    EXPECT_GT(slower, 0);
+}
+
+TEST(Select, PrintsTimesInTheUnitThatFits) {
+    EXPECT_EQ(time_text(26.4e-6), "26.4 us");
+    EXPECT_EQ(time_text(999.4e-6), "999 us");
+    EXPECT_EQ(time_text(999.6e-6), "1 ms");
+    EXPECT_EQ(time_text(2.71e-3), "2.71 ms");
+    EXPECT_EQ(time_text(0.9996), "1 s");
+    EXPECT_EQ(time_text(12.34), "12.3 s");
 }
 
 TEST(Select, ChoosesTheRingIfOneRankOwnsNearlyEverything) {

@@ -134,12 +134,14 @@ class Measure(unittest.TestCase):
 
 class Explain(unittest.TestCase):
     def explain(self, *arguments):
-        """Rows of the candidates: (mark, microseconds or None, name)."""
+        """Rows of the candidates: (mark, seconds or None, name)."""
         links = [] if "--links" in arguments else ["--links", "rdma"]
         code, out, err = run("--explain", *arguments, *links)
         self.assertEqual((code, err), (0, ""))
-        rows = re.findall(r"^([* -]) +(?:(\S+) us)?  (\w+): ", out, re.MULTILINE)
-        return [(mark, float(time) if time else None, name) for mark, time, name in rows], out
+        units = {"us": 1e-6, "ms": 1e-3, "s": 1}
+        rows = re.findall(r"^([* -]) +(?:(\S+) (us|ms|s))?  (\w+): ", out, re.MULTILINE)
+        return [(mark, float(time) * units[unit] if time else None, name)
+                for mark, time, unit, name in rows], out
 
     def test_shows_the_fastest_candidate_first(self):
         rows, out = self.explain("all_gather_v", "--bytes", "1MiB", "--nodes", "4,4")
@@ -149,7 +151,7 @@ class Explain(unittest.TestCase):
         self.assertLess(rows[0][1], rows[1][1])
         self.assertIn("1048576 bytes over 8 ranks on 2 nodes, one slab for each rank", out)
         self.assertIn("because it is predicted to take", out)
-        self.assertRegex(out, r"rank \d, the last: copies \d+ %")
+        self.assertRegex(out, r"rank \d, which completes last, spends its time: copies \d+ %")
 
     def test_predicts_ten_thousand_ranks(self):
         rows, out = self.explain("all_gather_v", "--bytes", "1GiB", "--ranks", 10000, "--nodes",
@@ -206,7 +208,7 @@ class Explain(unittest.TestCase):
     def test_the_largest_receiver_of_an_exchange_is_last(self):
         for ragged, last in (("linear", 3), ("one-owner:0.9", 0)):
             _, out = self.explain("all_to_all_v", "--ranks", 4, "--nodes", 2, "--ragged", ragged)
-            self.assertIn(f"rank {last}, the last: ", out)
+            self.assertIn(f"rank {last}, which completes last, ", out)
 
     def test_algorithm_option_forces_an_algorithm(self):
         rows, out = self.explain("all_gather_v", "--nodes", "4,4", "--algorithm", "ring")

@@ -13,16 +13,15 @@
 // that is in cache.
 #include "fsdp/examples/train_gpt/network.h"
 
-#include <algorithm>
 #include <cstring>
 #include <map>
 #include <type_traits>
-#include <vector>
 
 #include "fsdp/examples/train_gpt/arena.h"
 #include "fsdp/examples/train_gpt/attention.h"
 #include "fsdp/examples/train_gpt/kernels.h"
 #include "fsdp/examples/train_gpt/linear.h"
+#include "fsdp/examples/train_gpt/network_memory.h"
 
 namespace train_gpt {
 
@@ -56,22 +55,14 @@ public:
     void backward(int unit, std::span<const void *const> parameters,
                   std::span<void *const> gradients, bool accumulate, float scale) override;
 
-    double loss_sum() const override { return loss_sum_; }
+    double loss_sum() const override { return batch_.loss_sum; }
     const float *logits(std::size_t token) const override {
-        return logits_ + token * Shape::vocabulary;
+        return memory_.head.logits + token * Shape::vocabulary;
     }
     std::size_t activation_bytes() const override { return arena_.bytes() + workspace_.bytes(); }
 
 private:
-    // Activations that a block keeps for its backward pass, [tokens][…].
-    struct Saved {
-        float *x;  // [dim], its input
-        float *middle;  // [dim], x after attention
-        Element *qkv;  // [3 dim]
-        Element *attended;  // [dim]
-        float *log_sum;  // [heads], see Attention
-        Element *up;  // [4 dim], before GELU
-    };
+    using Block = BlockMemory<Element>;
 
     // The matrix products for one number of tokens.
     struct Products {
@@ -80,6 +71,13 @@ private:
         Linear up;
         Linear down;
         Linear head;
+    };
+
+    struct Batch {
+        int sequences = 0;
+        std::size_t tokens = 0;
+        Products *products = nullptr;
+        double loss_sum = 0;
     };
 
     // The tensors of the current unit.
@@ -97,15 +95,15 @@ private:
     Products products(std::int64_t tokens);
 
     void forward_embedding(const Tensors &tensors);
-    void forward_block(Saved &block, float *next_x, const Tensors &tensors);
+    void forward_block(Block &block, float *next_x, const Tensors &tensors);
     void forward_head(const Tensors &tensors);
     void backward_embedding(const Tensors &tensors);
-    void backward_block(Saved &block, const Tensors &tensors);
+    void backward_block(Block &block, const Tensors &tensors);
     void backward_head(const Tensors &tensors, float scale);
 
-    // Computes normal_ = layer_norm(x), and the statistics for normalise_backward().
+    // Computes the unit's normal = layer_norm(x), and the statistics for normalise_backward().
     void normalise(const float *x, const Element *weight, const Element *bias);
-    // Adds the gradient of x to dx_, given the gradient of normal_.
+    // Adds the gradient of x to dx, given the gradient of normal.
     void normalise_backward(const float *x, const Element *dnormal, int weight, int bias,
                             const Tensors &tensors);
     void bias_gradient(const Element *doutput, std::size_t outputs, int bias,
@@ -118,80 +116,16 @@ private:
     Workspace workspace_;
     Attention<Element> attention_;
     std::map<std::int64_t, Products> products_of_tokens_;
-
-    // The batch.
-    int sequences_ = 0;
-    std::size_t tokens_ = 0;
-    Products *products_ = nullptr;
-    std::uint8_t *inputs_;
-    std::uint8_t *targets_;
-    double loss_sum_ = 0;
-
-    // Written by forward and read by backward.
-    std::vector<Saved> blocks_;
-    float *last_x_;  // [tokens][dim], the head's input
-    float *logits_;  // [tokens][vocabulary]
-    float *logits_log_sum_;  // [tokens]
-
-    // The gradient of the residual stream, and its rounded copy for the products. In f32 both are
-    // the same array.
-    float *dx_;
-    Element *dx_rounded_;
-
-    // Temporaries of one unit.
-    Element *normal_;  // [tokens][dim]
-    Element *narrow_;  // [tokens][dim]
-    Element *wide_;  // [tokens][4 dim]
-    Element *dwide_;  // [tokens][4 dim], also dlogits and dqkv
-    float *mean_;  // [tokens]
-    float *reciprocal_;  // [tokens]
-    float *sums_;  // gradients that are summed in f32
+    NetworkMemory<Element> memory_;
+    Batch batch_;  // the current one
 };
 
 template <typename Element>
 NetworkOf<Element>::NetworkOf(const Shape &shape, int max_sequences, bool recompute)
     : shape_(shape),
       kernels_(kernels<Element>()),
-      attention_(workspace_, arena_, shape.dim, shape.heads, shape.context) {
-    const std::size_t tokens = static_cast<std::size_t>(max_sequences) * shape.context;
-    const std::size_t dim = shape.dim;
-    inputs_ = arena_.take<std::uint8_t>(tokens);
-    targets_ = arena_.take<std::uint8_t>(tokens);
-
-    for (int layer = 0; layer < shape.layers; ++layer) {
-        if (recompute && layer > 0) {
-            blocks_.push_back(blocks_.front());
-            blocks_.back().x = arena_.take<float>(tokens * dim);
-            continue;
-        }
-        blocks_.push_back({
-            .x = arena_.take<float>(tokens * dim),
-            .middle = arena_.take<float>(tokens * dim),
-            .qkv = arena_.take<Element>(tokens * 3 * dim),
-            .attended = arena_.take<Element>(tokens * dim),
-            .log_sum = arena_.take<float>(tokens * shape.heads),
-            .up = arena_.take<Element>(tokens * 4 * dim),
-        });
-    }
-    last_x_ = arena_.take<float>(tokens * dim);
-    logits_ = arena_.take<float>(tokens * Shape::vocabulary);
-    logits_log_sum_ = arena_.take<float>(tokens);
-
-    dx_ = arena_.take<float>(tokens * dim);
-    if constexpr (std::is_same_v<Element, float>) {
-        dx_rounded_ = dx_;
-    } else {
-        dx_rounded_ = arena_.take<Element>(tokens * dim);
-    }
-
-    normal_ = arena_.take<Element>(tokens * dim);
-    narrow_ = arena_.take<Element>(tokens * dim);
-    wide_ = arena_.take<Element>(tokens * 4 * dim);
-    dwide_ = arena_.take<Element>(tokens * std::max<std::size_t>(4 * dim, Shape::vocabulary));
-    mean_ = arena_.take<float>(tokens);
-    reciprocal_ = arena_.take<float>(tokens);
-    sums_ = arena_.take<float>(std::max<std::size_t>(4, Shape::vocabulary + shape.context) * dim);
-}
+      attention_(workspace_, arena_, shape.dim, shape.heads, shape.context),
+      memory_(arena_, shape, static_cast<std::size_t>(max_sequences) * shape.context, recompute) {}
 
 template <typename Element>
 typename NetworkOf<Element>::Products NetworkOf<Element>::products(std::int64_t tokens) {
@@ -214,27 +148,29 @@ typename NetworkOf<Element>::Products NetworkOf<Element>::products(std::int64_t 
 template <typename Element>
 void NetworkOf<Element>::set_batch(int sequences, const std::uint8_t *inputs,
                                    const std::uint8_t *targets) {
-    sequences_ = sequences;
-    tokens_ = static_cast<std::size_t>(sequences) * shape_.context;
-    loss_sum_ = 0;
-    if (tokens_ == 0) return;
-    std::memcpy(inputs_, inputs, tokens_);
-    std::memcpy(targets_, targets, tokens_);
-    const auto found = products_of_tokens_.find(tokens_);
-    products_ = &(found != products_of_tokens_.end()
-                      ? found
-                      : products_of_tokens_.emplace(tokens_, products(tokens_)).first)
-                     ->second;
+    batch_.sequences = sequences;
+    batch_.tokens = static_cast<std::size_t>(sequences) * shape_.context;
+    batch_.loss_sum = 0;
+    if (batch_.tokens == 0) return;
+    std::memcpy(memory_.inputs, inputs, batch_.tokens);
+    std::memcpy(memory_.targets, targets, batch_.tokens);
+    const auto found = products_of_tokens_.find(batch_.tokens);
+    batch_.products =
+        &(found != products_of_tokens_.end()
+              ? found
+              : products_of_tokens_.emplace(batch_.tokens, products(batch_.tokens)).first)
+             ->second;
 }
 
 template <typename Element>
 void NetworkOf<Element>::forward(int unit, std::span<const void *const> parameters) {
-    if (tokens_ == 0) return;
+    if (batch_.tokens == 0) return;
     const Tensors tensors = {parameters, {}, false};
     if (unit == 0) {
         forward_embedding(tensors);
     } else if (unit <= shape_.layers) {
-        forward_block(blocks_[unit - 1], unit < shape_.layers ? blocks_[unit].x : last_x_, tensors);
+        forward_block(memory_.blocks[unit - 1],
+                      unit < shape_.layers ? memory_.blocks[unit].x : memory_.head.x, tensors);
     } else {
         forward_head(tensors);
     }
@@ -243,7 +179,7 @@ void NetworkOf<Element>::forward(int unit, std::span<const void *const> paramete
 template <typename Element>
 void NetworkOf<Element>::backward(int unit, std::span<const void *const> parameters,
                                   std::span<void *const> gradients, bool accumulate, float scale) {
-    if (tokens_ == 0) {
+    if (batch_.tokens == 0) {
         if (accumulate) return;
         const UnitDescription description = describe(shape_)[unit];
         for (std::size_t tensor = 0; tensor < gradients.size(); ++tensor) {
@@ -256,7 +192,7 @@ void NetworkOf<Element>::backward(int unit, std::span<const void *const> paramet
     if (unit == 0) {
         backward_embedding(tensors);
     } else if (unit <= shape_.layers) {
-        backward_block(blocks_[unit - 1], tensors);
+        backward_block(memory_.blocks[unit - 1], tensors);
     } else {
         backward_head(tensors, scale);
     }
@@ -264,112 +200,125 @@ void NetworkOf<Element>::backward(int unit, std::span<const void *const> paramet
 
 template <typename Element>
 void NetworkOf<Element>::forward_embedding(const Tensors &tensors) {
-    float *x = shape_.layers > 0 ? blocks_[0].x : last_x_;
-    kernels_.embed(tokens_, shape_.dim, shape_.context, inputs_, tensors[token], tensors[position],
-                   x);
+    float *x = shape_.layers > 0 ? memory_.blocks[0].x : memory_.head.x;
+    kernels_.embed(batch_.tokens, shape_.dim, shape_.context, memory_.inputs, tensors[token],
+                   tensors[position], x);
 }
 
 template <typename Element>
-void NetworkOf<Element>::forward_block(Saved &block, float *next_x, const Tensors &tensors) {
+void NetworkOf<Element>::forward_block(Block &block, float *next_x, const Tensors &tensors) {
     const std::size_t dim = shape_.dim;
     normalise(block.x, tensors[norm1_weight], tensors[norm1_bias]);
-    products_->qkv.forward(normal_, tensors[qkv_weight], tensors[qkv_bias], block.qkv);
-    attention_.forward(sequences_, block.qkv, block.attended, block.log_sum);
-    products_->proj.forward(block.attended, tensors[proj_weight], tensors[proj_bias], narrow_);
-    kernels_.add(tokens_ * dim, block.x, narrow_, block.middle);
+    batch_.products->qkv.forward(memory_.unit.normal, tensors[qkv_weight], tensors[qkv_bias],
+                                 block.qkv);
+    attention_.forward(batch_.sequences, block.qkv, block.attended, block.log_sum);
+    batch_.products->proj.forward(block.attended, tensors[proj_weight], tensors[proj_bias],
+                                  memory_.unit.narrow);
+    kernels_.add(batch_.tokens * dim, block.x, memory_.unit.narrow, block.middle);
 
     normalise(block.middle, tensors[norm2_weight], tensors[norm2_bias]);
-    products_->up.forward(normal_, tensors[up_weight], tensors[up_bias], block.up);
-    kernels_.gelu(tokens_ * 4 * dim, block.up, wide_);
-    products_->down.forward(wide_, tensors[down_weight], tensors[down_bias], narrow_);
-    kernels_.add(tokens_ * dim, block.middle, narrow_, next_x);
+    batch_.products->up.forward(memory_.unit.normal, tensors[up_weight], tensors[up_bias],
+                                block.up);
+    kernels_.gelu(batch_.tokens * 4 * dim, block.up, memory_.unit.wide);
+    batch_.products->down.forward(memory_.unit.wide, tensors[down_weight], tensors[down_bias],
+                                  memory_.unit.narrow);
+    kernels_.add(batch_.tokens * dim, block.middle, memory_.unit.narrow, next_x);
 }
 
 template <typename Element>
 void NetworkOf<Element>::forward_head(const Tensors &tensors) {
-    normalise(last_x_, tensors[norm_weight], tensors[norm_bias]);
-    products_->head.forward(normal_, tensors[head_weight], nullptr, logits_);
-    loss_sum_ =
-        kernels_.cross_entropy(tokens_, Shape::vocabulary, logits_, targets_, logits_log_sum_);
+    normalise(memory_.head.x, tensors[norm_weight], tensors[norm_bias]);
+    batch_.products->head.forward(memory_.unit.normal, tensors[head_weight], nullptr,
+                                  memory_.head.logits);
+    batch_.loss_sum = kernels_.cross_entropy(batch_.tokens, Shape::vocabulary, memory_.head.logits,
+                                             memory_.targets, memory_.head.log_sum);
 }
 
 template <typename Element>
 void NetworkOf<Element>::backward_head(const Tensors &tensors, float scale) {
-    Element *dlogits = dwide_;
-    kernels_.cross_entropy_backward(tokens_, Shape::vocabulary, scale, logits_, targets_,
-                                    logits_log_sum_, dlogits);
-    normalise(last_x_, tensors[norm_weight], tensors[norm_bias]);
-    products_->head.backward_weight(dlogits, normal_, tensors.gradient(head_weight),
-                                    tensors.accumulate);
-    products_->head.backward_input(dlogits, tensors[head_weight], narrow_);
-    std::memset(dx_, 0, tokens_ * shape_.dim * sizeof(float));
-    normalise_backward(last_x_, narrow_, norm_weight, norm_bias, tensors);
+    Element *dlogits = memory_.unit.dwide;
+    kernels_.cross_entropy_backward(batch_.tokens, Shape::vocabulary, scale, memory_.head.logits,
+                                    memory_.targets, memory_.head.log_sum, dlogits);
+    normalise(memory_.head.x, tensors[norm_weight], tensors[norm_bias]);
+    batch_.products->head.backward_weight(dlogits, memory_.unit.normal,
+                                          tensors.gradient(head_weight), tensors.accumulate);
+    batch_.products->head.backward_input(dlogits, tensors[head_weight], memory_.unit.narrow);
+    std::memset(memory_.dx, 0, batch_.tokens * shape_.dim * sizeof(float));
+    normalise_backward(memory_.head.x, memory_.unit.narrow, norm_weight, norm_bias, tensors);
 }
 
 template <typename Element>
-void NetworkOf<Element>::backward_block(Saved &block, const Tensors &tensors) {
+void NetworkOf<Element>::backward_block(Block &block, const Tensors &tensors) {
     const std::size_t dim = shape_.dim;
 
     // x += down(gelu(up(layer_norm(x))))
-    bias_gradient(dx_rounded_, dim, down_bias, tensors);
-    products_->down.backward_input(dx_rounded_, tensors[down_weight], dwide_);
-    kernels_.gelu_backward(tokens_ * 4 * dim, block.up, dwide_, dwide_, wide_);
-    products_->down.backward_weight(dx_rounded_, wide_, tensors.gradient(down_weight),
-                                    tensors.accumulate);
-    bias_gradient(dwide_, 4 * dim, up_bias, tensors);
+    bias_gradient(memory_.dx_rounded, dim, down_bias, tensors);
+    batch_.products->down.backward_input(memory_.dx_rounded, tensors[down_weight],
+                                         memory_.unit.dwide);
+    kernels_.gelu_backward(batch_.tokens * 4 * dim, block.up, memory_.unit.dwide,
+                           memory_.unit.dwide, memory_.unit.wide);
+    batch_.products->down.backward_weight(memory_.dx_rounded, memory_.unit.wide,
+                                          tensors.gradient(down_weight), tensors.accumulate);
+    bias_gradient(memory_.unit.dwide, 4 * dim, up_bias, tensors);
     normalise(block.middle, tensors[norm2_weight], tensors[norm2_bias]);
-    products_->up.backward_weight(dwide_, normal_, tensors.gradient(up_weight), tensors.accumulate);
-    products_->up.backward_input(dwide_, tensors[up_weight], narrow_);
-    normalise_backward(block.middle, narrow_, norm2_weight, norm2_bias, tensors);
+    batch_.products->up.backward_weight(memory_.unit.dwide, memory_.unit.normal,
+                                        tensors.gradient(up_weight), tensors.accumulate);
+    batch_.products->up.backward_input(memory_.unit.dwide, tensors[up_weight], memory_.unit.narrow);
+    normalise_backward(block.middle, memory_.unit.narrow, norm2_weight, norm2_bias, tensors);
 
     // x += proj(attention(layer_norm(x)))
-    bias_gradient(dx_rounded_, dim, proj_bias, tensors);
-    products_->proj.backward_weight(dx_rounded_, block.attended, tensors.gradient(proj_weight),
-                                    tensors.accumulate);
-    products_->proj.backward_input(dx_rounded_, tensors[proj_weight], narrow_);
-    Element *dqkv = dwide_;
-    attention_.backward(sequences_, block.qkv, block.attended, block.log_sum, narrow_, dqkv);
+    bias_gradient(memory_.dx_rounded, dim, proj_bias, tensors);
+    batch_.products->proj.backward_weight(memory_.dx_rounded, block.attended,
+                                          tensors.gradient(proj_weight), tensors.accumulate);
+    batch_.products->proj.backward_input(memory_.dx_rounded, tensors[proj_weight],
+                                         memory_.unit.narrow);
+    Element *dqkv = memory_.unit.dwide;
+    attention_.backward(batch_.sequences, block.qkv, block.attended, block.log_sum,
+                        memory_.unit.narrow, dqkv);
     bias_gradient(dqkv, 3 * dim, qkv_bias, tensors);
     normalise(block.x, tensors[norm1_weight], tensors[norm1_bias]);
-    products_->qkv.backward_weight(dqkv, normal_, tensors.gradient(qkv_weight), tensors.accumulate);
-    products_->qkv.backward_input(dqkv, tensors[qkv_weight], narrow_);
-    normalise_backward(block.x, narrow_, norm1_weight, norm1_bias, tensors);
+    batch_.products->qkv.backward_weight(dqkv, memory_.unit.normal, tensors.gradient(qkv_weight),
+                                         tensors.accumulate);
+    batch_.products->qkv.backward_input(dqkv, tensors[qkv_weight], memory_.unit.narrow);
+    normalise_backward(block.x, memory_.unit.narrow, norm1_weight, norm1_bias, tensors);
 }
 
 template <typename Element>
 void NetworkOf<Element>::backward_embedding(const Tensors &tensors) {
     const std::size_t token_count = static_cast<std::size_t>(Shape::vocabulary) * shape_.dim;
     const std::size_t position_count = static_cast<std::size_t>(shape_.context) * shape_.dim;
-    float *token_sums = sums_;
-    float *position_sums = sums_ + token_count;
-    std::memset(sums_, 0, (token_count + position_count) * sizeof(float));
-    kernels_.embed_backward(tokens_, shape_.dim, shape_.context, inputs_, dx_, token_sums,
-                            position_sums);
+    float *token_sums = memory_.unit.sums;
+    float *position_sums = memory_.unit.sums + token_count;
+    std::memset(memory_.unit.sums, 0, (token_count + position_count) * sizeof(float));
+    kernels_.embed_backward(batch_.tokens, shape_.dim, shape_.context, memory_.inputs, memory_.dx,
+                            token_sums, position_sums);
     write(token_sums, token_count, token, tensors);
     write(position_sums, position_count, position, tensors);
 }
 
 template <typename Element>
 void NetworkOf<Element>::normalise(const float *x, const Element *weight, const Element *bias) {
-    kernels_.layer_norm(tokens_, shape_.dim, x, weight, bias, normal_, mean_, reciprocal_);
+    kernels_.layer_norm(batch_.tokens, shape_.dim, x, weight, bias, memory_.unit.normal,
+                        memory_.unit.mean, memory_.unit.reciprocal);
 }
 
 template <typename Element>
 void NetworkOf<Element>::normalise_backward(const float *x, const Element *dnormal, int weight,
                                             int bias, const Tensors &tensors) {
     const std::size_t dim = shape_.dim;
-    Element *rounded = std::is_same_v<Element, float> ? nullptr : dx_rounded_;
-    kernels_.layer_norm_backward(tokens_, dim, x, mean_, reciprocal_, tensors[weight], dnormal, dx_,
-                                 rounded, sums_, sums_ + dim);
-    write(sums_, dim, weight, tensors);
-    write(sums_ + dim, dim, bias, tensors);
+    Element *rounded = std::is_same_v<Element, float> ? nullptr : memory_.dx_rounded;
+    kernels_.layer_norm_backward(batch_.tokens, dim, x, memory_.unit.mean, memory_.unit.reciprocal,
+                                 tensors[weight], dnormal, memory_.dx, rounded, memory_.unit.sums,
+                                 memory_.unit.sums + dim);
+    write(memory_.unit.sums, dim, weight, tensors);
+    write(memory_.unit.sums + dim, dim, bias, tensors);
 }
 
 template <typename Element>
 void NetworkOf<Element>::bias_gradient(const Element *doutput, std::size_t outputs, int bias,
                                        const Tensors &tensors) {
-    kernels_.column_sums(tokens_, outputs, doutput, sums_);
-    write(sums_, outputs, bias, tensors);
+    kernels_.column_sums(batch_.tokens, outputs, doutput, memory_.unit.sums);
+    write(memory_.unit.sums, outputs, bias, tensors);
 }
 
 template <typename Element>

@@ -14,13 +14,13 @@ std::string Mismatch::text() const {
         other_signature == 0 ? "nothing that fits" : Signature(other_signature).text();
     if (message)
         return fmt::format(
-            "rank {} receives {} from rank {}, which sent {} in their place; both must give the "
-            "same count and type, in the same order",
+            "rank {} receives {} from rank {}, which sent {} instead; both must give the same "
+            "count and type, in the same order",
             rank, mine, other, theirs);
     const bool earlier = history && Signature::differ_in_digest(signature, other_signature);
     return fmt::format(
-        "rank {} called {}, and rank {} in its place {}{}; every rank must make the same calls in "
-        "the same order",
+        "rank {} called {}, where rank {} called {}{}; every rank must make the same calls in the "
+        "same order",
         rank, mine, other, theirs,
         earlier ? ", or they differ in an earlier gather_v or scatter_v" : "");
 }

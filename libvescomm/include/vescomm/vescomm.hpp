@@ -320,7 +320,8 @@ public:
     // is caught within the scope does not abort it.
     ~Communicator() {
         if (owner_ && std::uncaught_exceptions() > exceptions_)
-            vescomm_comm_abort(get(), "an exception ended its part of the program; see its output");
+            vescomm_comm_abort(
+                get(), "an exception ended the program on this rank; see the output of that rank");
     }
 
 private:
@@ -894,7 +895,7 @@ void group(const Communicator &comm, const Calls &calls, Request *request = null
     try {
         calls();
     } catch (...) {
-        vescomm_comm_abort(comm.get(), "an exception passed by a group");
+        vescomm_comm_abort(comm.get(), "an exception left a group of calls on this rank");
         // Ends the group on this rank. Nothing starts, because the communicator is broken.
         vescomm_group_end(comm.get(), nullptr);
         throw;

@@ -1,0 +1,51 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "bootstrap/waiting_survivors.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace vescomm::internal {
+
+WaitingSurvivors::WaitingSurvivors(Network &network, std::string_view secret)
+    : network_(network),
+      acceptor_(network, secret, [this](Acceptor::Joined joined) { keep(std::move(joined)); }) {}
+
+TcpAddress WaitingSurvivors::listen(const std::string &host) {
+    if (acceptor_.address().host != host) {
+        acceptor_.close();
+        acceptor_.listen({host, 0});
+    }
+    return acceptor_.address();
+}
+
+void WaitingSurvivors::keep(Acceptor::Joined joined) {
+    if (joined.claim.purpose != Claim::Purpose::regroup) return;
+    // A rank that comes again has given up its earlier connection.
+    const auto earlier = std::ranges::find_if(survivors_, [&](const Survivor &each) {
+        return each.claim.group == joined.claim.group && each.claim.rank == joined.claim.rank;
+    });
+    if (earlier != survivors_.end()) survivors_.erase(earlier);
+    survivors_.push_back({joined.claim, std::make_unique<Link>(network_, std::move(joined.stream),
+                                                               std::move(joined.keys))});
+    Link *link = survivors_.back().link.get();
+    link->start({[](FrameType, std::string_view) {},
+                 [this, link](const std::string &) {
+                     // The link makes this call, so it is destroyed later.
+                     const auto gone = std::ranges::find_if(
+                         survivors_, [&](const Survivor &each) { return each.link.get() == link; });
+                     if (gone == survivors_.end()) return;
+                     network_.post([ended = std::shared_ptr<Link>(std::move(gone->link))] {});
+                     survivors_.erase(gone);
+                     if (changed_) changed_();
+                 }},
+                joined.rest);
+    if (changed_) changed_();
+}
+
+void WaitingSurvivors::close() {
+    acceptor_.close();
+    survivors_.clear();
+}
+
+}  // namespace vescomm::internal

@@ -1,0 +1,84 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/cache.h"
+#include "execute/bindings.h"
+#include "execute/match/call_match.h"
+#include "execute/program.h"
+#include "execute/run_context.h"
+#include "transport/signal_board.h"
+
+namespace vescomm::internal {
+
+// The flags of an operation that lie beside data in the staging buffer: inline_flag and the pair
+// flags (docs/design/0008). A flag carries the run, the signature, and the releases of its rank.
+class InlineFlags {
+public:
+    InlineFlags(const Bindings &bindings, const RunContext &context, const CallMatch &match,
+                const Program &program)
+        : bindings_(bindings),
+          context_(context),
+          match_(match),
+          program_(program),
+          board_(bindings.intra_node->board()) {}
+
+    // True: the rank that the step waits for has raised the flag, in the same call.
+    bool raised(const BoundStep &wait) noexcept {
+        const auto local = static_cast<std::size_t>(bindings_.nodes.local_rank(wait.peer));
+        const InlineFlag &flag = wait.flag == inline_flag
+                                     ? context_.inline_flag_of(local)
+                                     : context_.pair_flag_of(local, context_.local());
+        if (flag.call.load(std::memory_order_acquire) != context_.word(match_.shown_to(wait.peer)))
+            return false;
+        bindings_.sequences->observe(local, flag.released.load(std::memory_order_relaxed));
+        return true;
+    }
+
+    // Raises inline_flag, or the pair flags for all local peers.
+    void raise(std::uint32_t flag) noexcept {
+        if (flag == inline_flag) {
+            raise(context_.inline_flag_of(context_.local()), match_.signature());
+        } else {
+            for (std::size_t local = 0; local < context_.locals().size(); ++local)
+                if (local != context_.local())
+                    raise(context_.pair_flag_of(context_.local(), local),
+                          match_.shown_to(context_.locals()[local]));
+        }
+        board_->stored();
+    }
+
+    // Prefetches the flags of the operation after the next one, which no rank reads any more.
+    void prefetch_next_but_one() const noexcept {
+        if (context_.locals().size() == 1) return;
+        const std::uint32_t slot = context_.run().slot;
+        const std::ptrdiff_t away =
+            slot_distance(slot, (slot + 2) % staging_slots, bindings_.staging.slot_bytes);
+        const auto prefetch = [away](const InlineFlag &flag) {
+            prefetch_to_write(reinterpret_cast<const std::byte *>(&flag) + away);
+        };
+        if (program_.uses_inline_flag) prefetch(context_.inline_flag_of(context_.local()));
+        constexpr std::size_t few = 8;
+        if (!program_.uses_pair_flags || context_.locals().size() > few) return;
+        for (std::size_t local = 0; local < context_.locals().size(); ++local)
+            if (local != context_.local()) prefetch(context_.pair_flag_of(context_.local(), local));
+    }
+
+private:
+    void raise(InlineFlag &flag, std::uint32_t signature) noexcept {
+        flag.released.store(bindings_.sequences->released(), std::memory_order_relaxed);
+        flag.call.store(context_.word(signature), std::memory_order_release);
+    }
+
+    const Bindings &bindings_;
+    const RunContext &context_;
+    const CallMatch &match_;
+    const Program &program_;
+    SignalBoard *const board_;
+};
+
+}  // namespace vescomm::internal
