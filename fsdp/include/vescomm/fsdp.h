@@ -766,7 +766,8 @@ static inline vescomm_fsdp_recovery_t vescomm_fsdp_recovery_init(void) {
  *         differs; as vescomm_fsdp_load(). VESCOMM_ERROR_OUT_OF_MEMORY, VESCOMM_ERROR_TIMEOUT.
  *         VESCOMM_ERROR_ABORTED: another rank has one of these errors.
  *
- * Collective: yes, all survivors.  Blocking: yes, at most the timeout.  Threads: one.
+ * Collective: yes, all survivors.  Blocking: yes, at most the timeout, which includes the slowest
+ * rank's reads of the folder; that rank returns when its disk responds.  Threads: one.
  * Cost: as vescomm_fsdp_create(), with the old shards in memory until it returns; each value that
  * changes its rank is sent once.  Since: 0.1
  */
