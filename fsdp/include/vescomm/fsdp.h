@@ -97,7 +97,8 @@ typedef struct vescomm_fsdp_spec_options {
     /** Type in which gradients are sent: VESCOMM_I8 or VESCOMM_F8E4M3, with an f32 scale for each
      *  block of gather_block. A contribution is rounded once, also that of the rank that owns the
      *  shard, and contributions are summed in f32 in the order of ranks. If a gradient of a
-     *  block is not finite, all sums of that block are NaN. 0: the type of the gradients. */
+     *  block is not finite, all sums of that block are NaN. Sums over replicas are f32: it is an
+     *  error if no axis shards (ddp). 0: the type of the gradients. */
     vescomm_type_t reduce_type;
     /** Not 0: each rank holds a copy of another rank's masters and states in its memory, on another
      *  node if there is one, so that vescomm_fsdp_recover() needs no checkpoint after the death of
