@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "fsdp/engine/shards.h"
@@ -32,8 +33,12 @@ public:
     // `shards` must outlive the optimizer.
     Optimizer(const Spec &spec, const ModelPlan &plan, const Shards &shards, int rank);
 
-    // Replaces the settings of a group. Throws Failure if it needs other states.
-    void set_group(std::size_t group, const void *settings);
+    // Returns a group with other settings. Throws Failure if it needs other states.
+    Group with_settings(std::size_t group, const void *settings) const;
+    // Replaces the settings of a group by those of with_settings().
+    void set_group(std::size_t group, Group &&made) noexcept {
+        groups_[group].settings = std::move(made.settings);
+    }
     // Declares that all ranks have the settings of now.
     void agree_on_settings();
     // Returns to the settings that all ranks had last.

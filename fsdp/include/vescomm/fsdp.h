@@ -690,7 +690,7 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_step(vescomm_fsdp_t *engine, vescomm_f
  * @param group     of vescomm_fsdp_add_group().
  * @param settings  as in vescomm_fsdp_add_group(); the kind must need the same states with them.
  * The same on every rank.
- * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: nothing changed.
+ * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT, VESCOMM_ERROR_OUT_OF_MEMORY: nothing changed.
  *
  * Collective: yes; all ranks call it between the same events.  Blocking: no.  Threads: one.
  * Since: 0.1
