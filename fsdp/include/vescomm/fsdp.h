@@ -441,11 +441,12 @@ typedef int (*vescomm_fsdp_fill_t)(void *context, uint64_t parameter, int64_t fi
  *
  * @param fill     called from the calling thread, only during the call.
  * @param context  passed to @p fill.
- * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: @p fill failed, and masters are partly set;
+ * @return as the events. VESCOMM_ERROR_INVALID_ARGUMENT: @p fill failed, and masters are partly set;
  *         or a unit is open.
  *
- * Collective: yes; all ranks call it between the same events.
- * Blocking: no; with partner_copy at most the timeout.  Threads: one.  Since: 0.1
+ * Collective: yes; all ranks call it between the same events.  Blocking: until gathers that read
+ * the masters are complete, such as prefetched ones, at most the timeout.  Threads: one.
+ * Since: 0.1
  */
 VESCOMM_API vescomm_status_t vescomm_fsdp_initialise(vescomm_fsdp_t *engine,
                                                      vescomm_fsdp_fill_t fill, void *context);
