@@ -204,6 +204,17 @@ typedef int (*vescomm_interrupt_function_t)(void *context);
 VESCOMM_API vescomm_status_t vescomm_set_interrupt(vescomm_interrupt_function_t function,
                                                    void *context);
 
+/**
+ * Calls the function of vescomm_set_interrupt() in the calling thread, which waits for something
+ * that the library does not know of, such as memory that another rank writes.
+ *
+ * @return 1: the wait is to end. 0: it goes on, or there is no such function.
+ *
+ * Collective: no.  Blocking: as long as the function runs.  Threads: safe; the caller holds no lock
+ * that the function takes.  Cost: that of the function; ten calls a second suffice.  Since: 0.1
+ */
+VESCOMM_API int32_t vescomm_is_interrupted(void);
+
 /* -------------------------------------------------------------------------- communicator ---- */
 
 /** The ranks that work together, and the connections between them. */
