@@ -72,7 +72,7 @@ void ignore(const std::exception &error) {
     ADD_FAILURE() << error.what();
 }
 
-TEST(OsListener, ReportsThatNoDescriptorIsFreeAndAcceptsWhenToldTo) {
+TEST(OsListener, ReportsThatNoDescriptorIsFreeAndAcceptsAfterRetry) {
     OsNetwork network(ignore);
     Accepted accepted;
     std::unique_ptr<Listener> listener;

@@ -441,8 +441,8 @@ typedef int (*vescomm_fsdp_fill_t)(void *context, uint64_t parameter, int64_t fi
  *
  * @param fill     called from the calling thread, only during the call.
  * @param context  passed to @p fill.
- * @return as the events. VESCOMM_ERROR_INVALID_ARGUMENT: @p fill failed, and masters are partly set;
- *         or a unit is open.
+ * @return as the events. VESCOMM_ERROR_INVALID_ARGUMENT: @p fill failed, and masters are partly
+ *         set; or a unit is open.
  *
  * Collective: yes; all ranks call it between the same events.  Blocking: until gathers that read
  * the masters are complete, such as prefetched ones, at most the timeout.  Threads: one.
