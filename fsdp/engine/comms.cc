@@ -20,6 +20,10 @@ Communicator split(const Communicator &world, int color) {
     return Communicator(made);
 }
 
+[[noreturn]] void fail_interrupted() {
+    throw Failure(VESCOMM_ERROR_ABORTED, "the function of vescomm_set_interrupt() ended the wait");
+}
+
 }  // namespace
 
 Communicator make_world(vescomm_comm_t *parent) {
@@ -43,9 +47,7 @@ Comms::Comms(Communicator world, const Mesh &mesh) : mesh_(mesh), world_(std::mo
 void Comms::wait(const Communicator &comm, vescomm_request_t *request) {
     const vescomm_status_t status = vescomm_request_wait_with(request, all_.data(), all_.size());
     if (status == VESCOMM_OK) return;
-    if (status == VESCOMM_IN_PROGRESS)
-        throw Failure(VESCOMM_ERROR_ABORTED,
-                      "the function of vescomm_set_interrupt() ended the wait");
+    if (status == VESCOMM_IN_PROGRESS) fail_interrupted();
     std::string why = vescomm_get_last_error();
     const int rank = world_.rank();
     if (shard_ && &comm == &*shard_)
@@ -65,10 +67,18 @@ void Comms::wait_until(const std::function<bool()> &ready,
     if (ready()) return;
     using Clock = std::chrono::steady_clock;
     const std::chrono::duration<double> timeout(world_.info().timeout_seconds);
+    constexpr auto interrupt_period = std::chrono::milliseconds(100);
     const Clock::time_point begin = Clock::now();
+    Clock::time_point next_interrupt = begin + interrupt_period;
     while (!ready()) {
         progress();
-        if (Clock::now() - begin > timeout) throw Failure(VESCOMM_ERROR_TIMEOUT, late());
+        const Clock::time_point now = Clock::now();
+        if (now - begin > timeout) throw Failure(VESCOMM_ERROR_TIMEOUT, late());
+        // The program's function may take long.
+        if (now > next_interrupt) {
+            if (vescomm_is_interrupted() != 0) fail_interrupted();
+            next_interrupt = now + interrupt_period;
+        }
         sched_yield();
     }
 }

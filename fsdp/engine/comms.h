@@ -41,7 +41,8 @@ public:
     // communicators: ranks of other groups may need it before they come to this request. Throws
     // Failure.
     void wait(const Communicator &comm, vescomm_request_t *request);
-    // Makes progress until ready() is true, at most the timeout. late(): the error sentence.
+    // Makes progress until ready() is true, at most the timeout. late(): the error sentence. The
+    // program may end the wait (vescomm_set_interrupt()). Throws Failure.
     void wait_until(const std::function<bool()> &ready, const std::function<std::string()> &late);
     void progress();
     void meet() { meet_in(world_); }

@@ -254,8 +254,10 @@ void Engine::sum_over_replicas() {
 
 void Engine::set_group(std::uint64_t group, const void *settings) {
     require_wiring();
-    optimizer_.set_group(group, settings);
-    if (copy_) copy_->optimizer().set_group(group, settings);
+    // All that can fail comes first: either all of the engine has the settings, or nothing.
+    Group made = optimizer_.with_settings(group, settings);
+    if (copy_) copy_->optimizer().set_group(group, Group(made));
+    optimizer_.set_group(group, std::move(made));
     const auto &bytes = optimizer_.groups()[group].settings;
     log_.note(Event::set_group, no_unit, hash_of(bytes.data(), bytes.size(), group));
 }

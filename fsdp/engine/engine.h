@@ -100,6 +100,9 @@ private:
         double learning_rate_scale = 1;
     };
 
+    // As load(). Ranks wait at most `timeout_seconds` for the slowest one to read its files; 0: the
+    // timeout of the communicator.
+    void load_within(double timeout_seconds, const std::string &folder);
     // Runs an event. An error breaks the engine on all ranks. `noted`: ranks compare the event.
     template <typename Body>
     void event(Event event, std::uint64_t unit, bool noted, std::uint64_t detail, Body &&body);

@@ -26,12 +26,15 @@ std::string user_extra(int rank) {
     return "user." + std::to_string(rank);
 }
 
-// Ranks agree over a communicator of its own: the trainer goes on while a save runs. A rank that
-// ends is detected at once, so the timeout only limits how long a slow disk may take.
-std::unique_ptr<checkpoint::Agreement> make_agreement(vescomm_comm_t *parent) {
-    constexpr double seconds_of_a_day = 86400;
+// A rank that ends is detected at once, so this only limits how long a slow disk may take.
+constexpr double seconds_of_a_day = 86400;
+
+// Ranks agree over a communicator of its own: the trainer goes on while a save runs. Timeout 0:
+// that of the parent.
+std::unique_ptr<checkpoint::Agreement> make_agreement(vescomm_comm_t *parent,
+                                                      double timeout_seconds) {
     vescomm_comm_options_t options = vescomm_comm_options_init();
-    options.timeout_seconds = seconds_of_a_day;
+    options.timeout_seconds = timeout_seconds;
     vescomm_comm_t *made = nullptr;
     check(vescomm_comm_dup(parent, &options, &made));
     return std::make_unique<checkpoint::CommAgreement>(std::shared_ptr<vescomm_comm_t>(
@@ -105,7 +108,7 @@ std::unique_ptr<checkpoint::SaveJob> Engine::save(const std::string &folder,
     event(Event::save, no_unit, true, detail, [&] {
         states_.require_closed("vescomm_fsdp_save()");
         wiring_->watch.verify(wiring_->watch.post(log_.now()));
-        agreement = make_agreement(parent_);
+        agreement = make_agreement(parent_, seconds_of_a_day);
     });
     std::vector<checkpoint::Piece> pieces;
     // Replicas of the first shard group have the same values.
@@ -125,12 +128,16 @@ std::unique_ptr<checkpoint::SaveJob> Engine::save(const std::string &folder,
 }
 
 void Engine::load(const std::string &folder) {
+    load_within(seconds_of_a_day, folder);
+}
+
+void Engine::load_within(double timeout_seconds, const std::string &folder) {
     std::unique_ptr<checkpoint::Agreement> agreement;
     event(Event::load, no_unit, true, hash_of(folder.data(), folder.size()), [&] {
         states_.require_closed("vescomm_fsdp_load()");
         wiring_->watch.verify(wiring_->watch.post(log_.now()));
         wiring_->parameters.forget();
-        agreement = make_agreement(parent_);
+        agreement = make_agreement(parent_, timeout_seconds);
     });
     // An error is the same on all ranks, and does not break the engine: another folder may be
     // loaded.

@@ -129,7 +129,8 @@ void Engine::take_over(const Engine &before, const Survivors &survivors) {
 void Engine::take_over_from(const Engine &before, const Survivors &survivors,
                             const std::string &folder) {
     take_counts(before, survivors.generation());
-    load(folder);
+    constexpr double that_of_the_survivors = 0;
+    load_within(that_of_the_survivors, folder);
 }
 
 void Engine::refresh_copy() {

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <system_error>
 #include <utility>
@@ -18,12 +19,12 @@ namespace {
 
 [[noreturn]] void fail(const std::string &folder, const char *call, int error, std::size_t bytes) {
     const bool full = error == ENOSPC || error == EFBIG || error == EDQUOT;
-    throw Failure(
-        VESCOMM_ERROR_SYSTEM,
-        fmt::format("offload_folder \"{}\": {} of a file of {} bytes: {}; {}", folder, call, bytes,
-                    std::generic_category().message(error),
-                    full ? "free some space, or use another folder"
-                         : "give a folder of a local disk in which files can be created"));
+    const char *advice = "give a folder of a local disk in which files can be created";
+    if (full) advice = "free some space, or use another folder";
+    if (error == EINTR) advice = "see which timer of the program sends signals so often";
+    throw Failure(VESCOMM_ERROR_SYSTEM,
+                  fmt::format("offload_folder \"{}\": {} of a file of {} bytes: {}; {}", folder,
+                              call, bytes, std::generic_category().message(error), advice));
 }
 
 // Creates a file without a name, or removes its name where the file system needs one.
@@ -38,6 +39,28 @@ int create(const std::string &folder, std::size_t bytes) {
     return file;
 }
 
+// Takes the space of a file: a write to a page without space would end the process. Returns the
+// error, 0 if there is none. Signals may interrupt the calls: some file systems then give back all
+// that a call has taken, so the calls become smaller until one succeeds.
+int take_space(int file, std::size_t bytes) {
+    constexpr int max_interruptions = 1000;  // in a row
+    int interruptions = 0;
+    std::size_t at_once = bytes;
+    for (std::size_t done = 0; done < bytes;) {
+        const std::size_t count = std::min(at_once, bytes - done);
+        const int error =
+            posix_fallocate(file, static_cast<off_t>(done), static_cast<off_t>(count));
+        if (error == 0) {
+            done += count;
+            interruptions = 0;
+            continue;
+        }
+        if (error != EINTR || ++interruptions > max_interruptions) return error;
+        at_once = std::max(offload_alignment(), count / 2);
+    }
+    return 0;
+}
+
 }  // namespace
 
 std::size_t offload_alignment() noexcept {
@@ -48,8 +71,7 @@ std::size_t offload_alignment() noexcept {
 OffloadFile::OffloadFile(const std::string &folder, std::size_t bytes) : size_(bytes) {
     if (bytes == 0) return;
     file_ = create(folder, bytes);
-    // A write to a page without space would end the process.
-    int error = posix_fallocate(file_, 0, static_cast<off_t>(bytes));
+    int error = take_space(file_, bytes);
     const char *call = "posix_fallocate()";
     if (error == 0) {
         void *data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0);

@@ -44,7 +44,7 @@ Optimizer::Optimizer(const Spec &spec, const ModelPlan &plan, const Shards &shar
     }
 }
 
-void Optimizer::set_group(std::size_t group, const void *settings) {
+Group Optimizer::with_settings(std::size_t group, const void *settings) const {
     if (group >= groups_.size())
         refuse("there is no group {}; there are {}, counted from 0", group, groups_.size());
     Group made = make_group(groups_[group].kind, settings);
@@ -53,7 +53,7 @@ void Optimizer::set_group(std::size_t group, const void *settings) {
             "the settings need {} states and the group has {}, or their types differ; create "
             "another engine",
             made.states.size(), groups_[group].states.size());
-    groups_[group] = std::move(made);
+    return made;
 }
 
 // Settings of a group keep their size, so these copies allocate nothing.

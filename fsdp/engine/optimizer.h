@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "fsdp/engine/shards.h"
@@ -34,8 +35,12 @@ public:
     // `plan` and `shards` must outlive the optimizer.
     Optimizer(const Spec &spec, const ModelPlan &plan, const Shards &shards, int rank);
 
-    // Replaces the settings of a group. Throws Failure if it needs other states.
-    void set_group(std::size_t group, const void *settings);
+    // Returns a group with other settings. Throws Failure if it needs other states.
+    Group with_settings(std::size_t group, const void *settings) const;
+    // Replaces the settings of a group by those of with_settings().
+    void set_group(std::size_t group, Group &&made) noexcept {
+        groups_[group].settings = std::move(made.settings);
+    }
     // Declares that all ranks have the settings of now.
     void agree_on_settings();
     // Returns to the settings that all ranks had last.

@@ -92,7 +92,10 @@ std::optional<Failure> recover(Engines &engines, vescomm_comm_t *survivors_comm,
     auto next = std::make_unique<Engine>(*model, survivors_comm, std::move(world));
     if (!missing.empty()) {
         refusal = load_into(*next, before, survivors, recovery.folder);
-        if (refusal) return refusal;
+        if (refusal) {
+            next->disconnect(refusal->what());  // a rank that reads files is not waited for
+            return refusal;
+        }
     } else {
         try {
             next->take_over(before, survivors);

@@ -147,6 +147,14 @@ Mesh make_mesh(const Spec &spec, int ranks) {
         if (spec.axes().size() == 2)
             mesh.keep_parameters =
                 spec.options().keep_gathered != 0 || last.parameters == replicate;
+        // Sums over replicas are f32: rounding would cost precision and save nothing.
+        if (spec.options().reduce_type != 0 && mesh.shard_ranks == 1 &&
+            replicates(spec.axes().front()))
+            refuse(
+                "reduce_type is {} and no axis shards, so no gradients would travel in 8 bits; set "
+                "reduce_type to 0, or use zero1, zero2, zero3, or hsdp:K or mics:K with K of at "
+                "least 2",
+                spec.options().reduce_type);
     }
     set_secondary_ranks(mesh, spec);
     return mesh;

@@ -22,6 +22,10 @@ vescomm_status_t vescomm_set_interrupt(vescomm_interrupt_function_t function, vo
     return guarded([&] { set_interrupt(function, context); });
 }
 
+int32_t vescomm_is_interrupted(void) {
+    return interrupted() ? 1 : 0;
+}
+
 vescomm_status_t vescomm_trace_start(vescomm_comm_t *comm, uint64_t spans) {
     return guarded([&] {
         require(comm, "vescomm_trace_start", "comm");

@@ -80,13 +80,15 @@ void Acceptor::accept(std::unique_ptr<Stream> stream) {
     pending->place = silent_.insert(silent_.end(), pending);
     // The callbacks belong to the stream, which the pending connection owns.
     const std::weak_ptr<Pending> weak = pending;
-    pending->stream->start({[this, weak](std::string_view bytes) {
-                                if (const auto kept = weak.lock()) read(kept, bytes);
-                            },
-                            [this, weak](const std::string &) {
-                                if (const auto kept = weak.lock()) drop(kept);
-                            },
-                            nullptr});
+    // The bytes are read before the next connection is accepted, which may drop this one. They may
+    // admit a process, and this object may be gone afterwards.
+    pending->stream->start_at_once({[this, weak](std::string_view bytes) {
+                                        if (const auto kept = weak.lock()) read(kept, bytes);
+                                    },
+                                    [this, weak](const std::string &) {
+                                        if (const auto kept = weak.lock()) drop(kept);
+                                    },
+                                    nullptr});
 }
 
 void Acceptor::read(const std::shared_ptr<Pending> &pending, std::string_view bytes) {

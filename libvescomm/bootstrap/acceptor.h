@@ -17,11 +17,12 @@ namespace vescomm::internal {
 // Accepts connections from other processes of the job. Any process may connect; a connection is
 // handed on only after its peer has authenticated itself with the secret.
 //
-// A pending connection costs one socket and less than a kilobyte. At most `max_pending` connections
-// are pending, each for a few seconds. When the limit is reached, the acceptor closes the
-// connection that has been silent for the longest time; if all have sent their hello, it closes the
-// oldest. A process whose connection is closed after its hello reconnects with the cookie of the
-// reply and needs no second round trip (handshake.h). A flood of connections therefore delays a
+// A connection whose first bytes have arrived before it is accepted, as under a flood, is judged at
+// once. Others are pending: each costs one socket and less than a kilobyte. At most `max_pending`
+// connections are pending, each for a few seconds. When the limit is reached, the acceptor closes
+// the connection that has been silent for the longest time; if all have sent their hello, it closes
+// the oldest. A process whose connection is closed after its hello reconnects with the cookie of
+// the reply and needs no second round trip (handshake.h). A flood of connections therefore delays a
 // process but does not keep it out.
 //
 // Used in the network's thread only.

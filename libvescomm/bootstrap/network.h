@@ -36,6 +36,9 @@ public:
 
     // Starts reading. A second call replaces the callbacks, for a new owner.
     virtual void start(Events events) = 0;
+    // As start(), but bytes that have arrived already are delivered before it returns, if the
+    // network supports that. The callbacks may destroy the stream.
+    virtual void start_at_once(Events events) { start(std::move(events)); }
     // Queues bytes; never blocks. Bytes written after the end of the connection are dropped.
     virtual void write(std::string_view bytes) = 0;
     virtual bool drained() const = 0;

@@ -11,8 +11,8 @@
 #include <cerrno>
 #include <condition_variable>
 #include <cstring>
+#include <list>
 #include <mutex>
-#include <optional>
 #include <system_error>
 #include <thread>
 
@@ -35,6 +35,10 @@ namespace {
 
 // Interval between attempts to connect while the queue of a local socket is full.
 constexpr auto local_pause = std::chrono::milliseconds(5);
+// Time after which another socket connects to an address that has not answered, and the number of
+// such sockets. They fill the second until the kernel repeats the packets of the first one.
+constexpr auto unanswered_pause = std::chrono::milliseconds(100);
+constexpr std::size_t max_sockets = 8;
 
 class OsTimer final : public Timer {
 public:
@@ -68,77 +72,101 @@ bool connected_to_itself(int socket) {
            std::memcmp(&here.storage, &there.storage, here.length) == 0;
 }
 
-// Tries the socket addresses of one name in order.
+// Tries the socket addresses of one name in order. If a flood has filled the queue of a listener,
+// the kernel drops the first packet of a connection and sends it again a second later, then two
+// seconds later. Further sockets that connect to the same address meanwhile get through sooner; the
+// first one that is connected counts.
 struct Connecting : std::enable_shared_from_this<Connecting> {
+    // A socket that connects.
+    struct Candidate {
+        Candidate(asio::io_context &context, Descriptor descriptor)
+            : socket(std::move(descriptor)), handle(context, socket.get()) {}
+        ~Candidate() { handle.release(); }
+
+        Descriptor socket;
+        asio::posix::stream_descriptor handle;  // borrows `socket`, to wait
+    };
+    using Place = std::list<Candidate>::iterator;
+
     Connecting(asio::io_context &context, std::vector<SocketAddress> where, Network::Connected done)
         : context(context), where(std::move(where)), done(std::move(done)), timer(context) {}
 
     void next() {
         if (cancelled) return;
-        handle.reset();
+        timer.cancel();
         if (at == where.size()) return finish(nullptr);
-        const SocketAddress &address = where[at++];
-        socket =
-            Descriptor(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+        ++at;
+        sockets = 0;
+        connect();
+    }
+
+    // Connects one more socket to the address.
+    void connect() {
+        const SocketAddress &address = where[at - 1];
+        Descriptor socket(
+            ::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
         if (!socket.open()) return fail(errno);
         if (address.family() != AF_UNIX) {
             // The local port of this connection must not prevent the hub from listening on it.
             const int yes = 1;
             setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
         }
-        if (::connect(socket.get(), address.get(), address.length) == 0) return established();
+        if (::connect(socket.get(), address.get(), address.length) == 0)
+            return established(std::move(socket));
         // The queue of a local socket is full; the listener will empty it.
-        if (address.family() == AF_UNIX && errno == EAGAIN) return connect_soon();
+        if (address.family() == AF_UNIX && errno == EAGAIN) return connect_after(local_pause);
         if (errno != EINPROGRESS && errno != EINTR) return fail(errno);
-        handle.emplace(context, socket.get());
-        handle->async_wait(asio::posix::descriptor_base::wait_write,
-                           [self = shared_from_this()](const std::error_code &error) {
-                               if (!error && !self->cancelled) self->look();
-                           });
+        const Place place = candidates.emplace(candidates.end(), context, std::move(socket));
+        place->handle.async_wait(asio::posix::descriptor_base::wait_write,
+                                 [self = shared_from_this(), place](const std::error_code &error) {
+                                     if (!error && !self->cancelled) self->look(place);
+                                 });
+        if (++sockets < max_sockets) connect_after(unanswered_pause);
     }
 
-    void connect_soon() {
-        --at;
-        timer.expires_after(local_pause);
+    void connect_after(Clock::duration pause) {
+        timer.expires_after(pause);
         timer.async_wait([self = shared_from_this()](const std::error_code &error) {
-            if (!error) self->next();
+            if (!error && !self->cancelled) self->connect();
         });
     }
 
-    void look() {
+    void look(Place place) {
         int code = 0;
         socklen_t size = sizeof code;
-        getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &code, &size);
-        handle->release();
+        getsockopt(place->socket.get(), SOL_SOCKET, SO_ERROR, &code, &size);
+        place->handle.release();
+        Descriptor socket = std::move(place->socket);
+        candidates.erase(place);
         if (code != 0) return fail(code);
-        established();
+        established(std::move(socket));
     }
 
-    void established() {
-        if (where[at - 1].family() != AF_UNIX && connected_to_itself(socket.get()))
+    void established(Descriptor socket) {
+        if (where[at - 1].family() != AF_UNIX && connected_to_itself(socket.get())) {
+            socket = Descriptor();
             return fail(ECONNREFUSED);
+        }
         finish(make_os_stream(context, std::move(socket)));
     }
 
+    // A socket cannot connect. Others may be under way.
     void fail(int code) {
         why = reason_of(code);
-        handle.reset();
-        socket = Descriptor();
-        next();
+        if (candidates.empty()) next();
     }
 
     void finish(std::unique_ptr<Stream> stream) {
-        if (std::exchange(cancelled, true)) return;
+        if (cancelled) return;
         const Network::Connected call = std::move(done);
+        cancel();
         call(std::move(stream), why);
     }
 
     void cancel() {
         if (std::exchange(cancelled, true)) return;
-        if (handle) handle->release();
-        handle.reset();
+        candidates.clear();
         timer.cancel();
-        socket = Descriptor();
         done = nullptr;
     }
 
@@ -147,8 +175,8 @@ struct Connecting : std::enable_shared_from_this<Connecting> {
     Network::Connected done;
     std::size_t at = 0;
     std::string why = "it has no address";
-    Descriptor socket;
-    std::optional<asio::posix::stream_descriptor> handle;
+    std::list<Candidate> candidates;
+    std::size_t sockets = 0;  // that were connected to the current address
     asio::steady_timer timer;
     bool cancelled = false;
 };

@@ -10,6 +10,7 @@
 #include <asio/posix/stream_descriptor.hpp>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <system_error>
 
 #include "base/system.h"
@@ -23,20 +24,26 @@ constexpr std::size_t read_bytes = std::size_t{64} << 10;
 // A socket, kept alive by pending waits. Closing it ends the waits.
 struct Socket : std::enable_shared_from_this<Socket> {
     Socket(asio::io_context &context, Descriptor descriptor)
-        : owner(std::move(descriptor)), handle(context, owner.get()) {}
+        : context(context), owner(std::move(descriptor)) {}
     ~Socket() { close(); }
 
     void close() {
         if (!owner.open()) return;
-        handle.release();
+        if (handle) handle->release();
         owner = Descriptor();
     }
 
+    // Registers the socket at its first wait: most connections of a flood end before.
+    asio::posix::stream_descriptor &waiter() {
+        if (!handle) handle.emplace(context, owner.get());
+        return *handle;
+    }
+
     void wait_to_read() {
-        handle.async_wait(asio::posix::descriptor_base::wait_read,
-                          [self = shared_from_this()](const std::error_code &error) {
-                              if (!error) self->read_some();
-                          });
+        waiter().async_wait(asio::posix::descriptor_base::wait_read,
+                            [self = shared_from_this()](const std::error_code &error) {
+                                if (!error) self->read_some();
+                            });
     }
 
     void read_some() {
@@ -93,15 +100,15 @@ struct Socket : std::enable_shared_from_this<Socket> {
 
     void wait_to_write() {
         waiting = true;
-        handle.async_wait(asio::posix::descriptor_base::wait_write,
-                          [self = shared_from_this()](const std::error_code &error) {
-                              self->waiting = false;
-                              if (error || !self->owner.open()) return;
-                              self->write_some();
-                              const auto called = self->events;
-                              if (self->outgoing.empty() && called && called->drained)
-                                  called->drained();
-                          });
+        waiter().async_wait(asio::posix::descriptor_base::wait_write,
+                            [self = shared_from_this()](const std::error_code &error) {
+                                self->waiting = false;
+                                if (error || !self->owner.open()) return;
+                                self->write_some();
+                                const auto called = self->events;
+                                if (self->outgoing.empty() && called && called->drained)
+                                    called->drained();
+                            });
     }
 
     void end(const std::string &how) {
@@ -110,8 +117,9 @@ struct Socket : std::enable_shared_from_this<Socket> {
         called->ended(how);
     }
 
+    asio::io_context &context;
     Descriptor owner;
-    asio::posix::stream_descriptor handle;  // borrows `owner`, to wait
+    std::optional<asio::posix::stream_descriptor> handle;  // borrows `owner`, to wait
     std::shared_ptr<const Stream::Events> events;  // copied during a call, which may replace them
     std::string outgoing;
     std::size_t sent = 0;
@@ -129,6 +137,11 @@ public:
         const bool reading = socket_->events != nullptr;
         socket_->events = std::make_shared<const Events>(std::move(events));
         if (!reading) socket_->wait_to_read();
+    }
+    void start_at_once(Events events) override {
+        const std::shared_ptr<Socket> kept = socket_;
+        kept->events = std::make_shared<const Events>(std::move(events));
+        kept->read_some();
     }
     void write(std::string_view bytes) override {
         if (!socket_->owner.open()) return;

@@ -20,8 +20,29 @@ void CommFailure::listen(const std::function<void()> &wake) {
     inter_node_.on_first(wake);
     first_.on_first([this, wake] {
         wake();
+        pass_on();
         log_first();
     });
+}
+
+CommFailure::Link::Link(CommFailure &from, CommFailure &to) : from_(from) {
+    {
+        const std::lock_guard lock(from.link_mutex_);
+        from.linked_ = &to;
+    }
+    // A failure that came before found no link.
+    from.pass_on();
+}
+
+CommFailure::Link::~Link() {
+    const std::lock_guard lock(from_.link_mutex_);
+    from_.linked_ = nullptr;
+}
+
+void CommFailure::pass_on() noexcept {
+    const std::lock_guard lock(link_mutex_);
+    if (linked_ != nullptr && broken())
+        linked_->fail(first_.status(), [this] { return first_.why(); });
 }
 
 // At level info: every call that waits returns the sentence too, and the program reports that.

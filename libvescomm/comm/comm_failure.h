@@ -4,6 +4,7 @@
 
 #include <concepts>
 #include <functional>
+#include <mutex>
 #include <new>
 #include <string>
 
@@ -19,6 +20,19 @@ namespace vescomm::internal {
 class CommFailure {
 public:
     explicit CommFailure(Control &control);
+
+    // While it exists, a failure of one communicator breaks another one too. At most one for each
+    // `from`. Both must outlive it.
+    class Link {
+    public:
+        Link(CommFailure &from, CommFailure &to);
+        ~Link();
+        Link(const Link &) = delete;
+        Link &operator=(const Link &) = delete;
+
+    private:
+        CommFailure &from_;
+    };
 
     // Sets a function that runs with the first cause before the failure is visible; see
     // Failure::record_first(). Before listen().
@@ -63,12 +77,16 @@ public:
 
 private:
     void log_first() const noexcept;
+    // Breaks the linked communicator if this one is broken.
+    void pass_on() noexcept;
 
     Control &control_;
     const int rank_, ranks_;  // control_ may be in its destructor when a failure is logged
     const std::string ran_out_;  // the sentence of run_out()
     Failure first_;
     InterNodeFailure inter_node_;
+    std::mutex link_mutex_;  // held while pass_on() runs
+    CommFailure *linked_ = nullptr;
 };
 
 }  // namespace vescomm::internal

@@ -55,10 +55,11 @@ Communicator::Communicator(std::unique_ptr<Control> control, const Config &confi
 std::shared_ptr<Communicator> Communicator::create(std::unique_ptr<Control> control,
                                                    const std::string &node, const Config &config,
                                                    const MakeTransports &make,
-                                                   const std::string &creator) {
+                                                   const std::string &creator,
+                                                   const Parent *parent) {
     std::shared_ptr<Communicator> comm(new Communicator(std::move(control), config));
     try {
-        comm->set_up(node, make, creator);
+        comm->set_up(node, make, creator, parent);
     } catch (const Error &error) {
         comm->left_ = true;
         const bool echo =
@@ -75,11 +76,15 @@ std::shared_ptr<Communicator> Communicator::create(std::unique_ptr<Control> cont
 }
 
 void Communicator::set_up(const std::string &node, const MakeTransports &make,
-                          const std::string &creator) {
-    const Deadline limit = deadline();
+                          const std::string &creator, const Parent *parent) {
     const auto wake = [this] { engine_.wake(); };
     record_failures();
     failure_.listen(wake);
+    if (parent != nullptr) {
+        derived_ = true;
+        creation_.emplace(parent->deadline, parent->comm.failure_, failure_);
+    }
+    const Deadline limit = deadline();
     const int spins = exchange_peer_info(node, creator, limit) ? spins_with_cores : 0;
     engine_.set_transports(make(nodes_, *control_, failure_.inter_node(), wake, limit),
                            nodes_.local_rank(rank()), spins);

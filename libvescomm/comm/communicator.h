@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,12 +39,23 @@ public:
     using MakeTransports = std::function<Transports(const Nodes &, Control &, Failure &,
                                                     std::function<void()> on_signal, Deadline)>;
 
+    // The communicator that another one is created from, and the deadline of the creation.
+    struct Parent {
+        Communicator &comm;
+        Deadline deadline;
+    };
+
     // Collective, blocking. `node` is the name of this rank's node. `creator`: see
-    // Session::Creation::creator().
+    // Session::Creation::creator(). With a parent the creation lasts until end_creation(): no
+    // deadline is later than the parent's, and a failure of the parent breaks the new communicator.
     static std::shared_ptr<Communicator> create(std::unique_ptr<Control> control,
                                                 const std::string &node, const Config &config,
                                                 const MakeTransports &make,
-                                                const std::string &creator = {});
+                                                const std::string &creator = {},
+                                                const Parent *parent = nullptr);
+    // The parent must exist until then, unless the communicator ends before. Before another thread
+    // uses the communicator.
+    void end_creation() noexcept { creation_.reset(); }
     ~Communicator();
 
     int rank() const { return control_->rank(); }
@@ -67,7 +79,6 @@ public:
     // True: it was created from another communicator. There may be many of these, so their staging
     // buffers take physical memory page by page.
     bool derived() const { return derived_; }
-    void set_derived() { derived_ = true; }
     // The memory of vescomm_malloc(). set_pool() is called once, before the first operation on
     // arrays. `numbers`: see CommPool.
     const CommPool &pool() const { return pool_; }
@@ -75,7 +86,12 @@ public:
         pool_.set(std::move(pool), std::move(numbers), nodes_.members(nodes_.node_of(rank())));
     }
     double timeout_seconds() const { return config_.timeout_seconds; }
-    Deadline deadline() const { return Deadline::after(config_.timeout_seconds); }
+    // The deadline of a call that begins now.
+    Deadline deadline() const {
+        const Deadline own = Deadline::after(config_.timeout_seconds);
+        const bool bounded = creation_ && creation_->limit.moment() < own.moment();
+        return bounded ? creation_->limit : own;
+    }
 
     Transport &intra_node() { return *engine_.transports().intra_node; }
     // The transport to each rank.
@@ -149,9 +165,19 @@ public:
     void leave() noexcept;
 
 private:
+    // A creation from another communicator that has not ended.
+    struct DerivedCreation {
+        DerivedCreation(Deadline limit, CommFailure &from, CommFailure &to)
+            : limit(limit), link(from, to) {}
+
+        Deadline limit;
+        CommFailure::Link link;
+    };
+
     Communicator(std::unique_ptr<Control> control, const Config &config);
 
-    void set_up(const std::string &node, const MakeTransports &make, const std::string &creator);
+    void set_up(const std::string &node, const MakeTransports &make, const std::string &creator,
+                const Parent *parent);
     // Exchanges peer info with all ranks, and sets what follows from it. Returns true if every rank
     // of this node has a core.
     bool exchange_peer_info(const std::string &node, const std::string &creator, Deadline limit);
@@ -179,6 +205,7 @@ private:
     ObjectNumbers numbers_;
     CommPool pool_;
     std::atomic<bool> left_{false};  // finalize() was called, or creation failed
+    std::optional<DerivedCreation> creation_;
 };
 
 }  // namespace vescomm::internal

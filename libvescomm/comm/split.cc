@@ -108,12 +108,13 @@ std::shared_ptr<Communicator> split(Communicator &comm, int color, int key,
         if (color < 0) return {};
         std::vector<int> ranks;
         auto control = open_group(comm, all, color, number, ranks, deadline);
+        const Communicator::Parent parent{comm, deadline};
         // An exception ends the new communicator at once: its other ranks may wait for this one.
-        auto part =
-            Communicator::create(std::move(control), config.node, config, transports_for(config));
-        part->set_derived();
+        auto part = Communicator::create(std::move(control), config.node, config,
+                                         transports_for(config), {}, &parent);
         share_pool(comm, *part, ranks);
         if (complete) complete(part);
+        part->end_creation();
         made = std::move(part);
         return {};
     };

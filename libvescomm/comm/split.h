@@ -19,7 +19,9 @@ using Complete = std::function<void(const std::shared_ptr<Communicator> &)>;
 
 // Ranks with the same color form a communicator, ordered by key, then by rank. A rank with a
 // negative color is in no communicator and gets nullptr. If the creation fails on a rank, all ranks
-// of `comm` throw, also those of other colors: they would wait for that rank later.
+// of `comm` throw, also those of other colors: they would wait for that rank later. The creation
+// ends at the deadline of `comm`, also if the timeout in `options` is longer, and when `comm`
+// fails.
 std::shared_ptr<Communicator> split(Communicator &comm, int color, int key,
                                     const CommOptions &options, const Complete &complete = {});
 

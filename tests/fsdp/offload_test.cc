@@ -3,8 +3,11 @@
 //
 // Masters and states of optimizers in files.
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -12,6 +15,19 @@
 #include <sstream>
 
 #include "fsdp/training.h"
+
+namespace {
+
+// Calls of posix_fallocate() for more bytes than this are interrupted; 0: no call is.
+std::atomic<std::int64_t> uninterrupted_bytes = 0;
+
+}  // namespace
+
+// Replaces the function of the C library. The build determines the name that is called.
+extern "C" int posix_fallocate64(int file, off_t offset, off_t bytes) {
+    if (uninterrupted_bytes != 0 && bytes > uninterrupted_bytes) return EINTR;
+    return syscall(SYS_fallocate, file, 0, offset, bytes) == 0 ? 0 : errno;
+}
 
 namespace vescomm::fsdp::testing {
 namespace {
@@ -152,6 +168,18 @@ TEST_F(Offload, ReportsAFullDisk) {
     ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
     EXPECT_NE(error.find("posix_fallocate()"), std::string::npos) << error;
     EXPECT_NE(error.find("free some space"), std::string::npos) << error;
+}
+
+// Signals interrupt every call that takes much space at once.
+TEST_F(Offload, TakesItsSpaceInSpiteOfSignals) {
+    uninterrupted_bytes = 64 << 10;
+    const std::string error = error_of(folder_, {{"unit", {{.name = "w", .shape = {1024, 333}}}}});
+    uninterrupted_bytes = -1;
+    const std::string always = error_of(folder_);
+    uninterrupted_bytes = 0;
+    EXPECT_EQ(error, "no error");
+    EXPECT_NE(always.find("posix_fallocate() of a file of"), std::string::npos) << always;
+    EXPECT_NE(always.find("Interrupted system call"), std::string::npos) << always;
 }
 
 // A rank that cannot create its file does not let the others wait.

@@ -222,6 +222,30 @@ TEST(QuantisedSums, SendAQuarterOfTheBytesBetweenNodes) {
               {0, 1, 2});
 }
 
+// Replicas sum in f32. One rank alone may use every preset that shards.
+TEST(QuantisedSums, RefuseMeshesWithoutShards) {
+    const auto error_of = [](const char *preset, int ranks) -> std::string {
+        const Described described = describe(model(), preset, options(VESCOMM_I8));
+        try {
+            described.spec.report(ranks);
+        } catch (const Error &error) {
+            EXPECT_EQ(error.status(), VESCOMM_ERROR_INVALID_ARGUMENT) << error.what();
+            return error.what();
+        }
+        return "";
+    };
+    const std::string refusal =
+        "reduce_type is " + std::to_string(VESCOMM_I8) + " and no axis shards";
+    for (const int ranks : {1, 2, 3, 5, 7})
+        for (const char *preset : {"ddp", "hsdp:1", "mics:1"})
+            EXPECT_NE(error_of(preset, ranks).find(refusal), std::string::npos)
+                << preset << " on " << ranks << " ranks: " << error_of(preset, ranks);
+    for (const int ranks : {1, 2, 3, 5, 7})
+        for (const char *preset : {"zero1", "zero2", "zero3"})
+            EXPECT_EQ(error_of(preset, ranks), "");
+    EXPECT_EQ(error_of("hsdp:2", 4), "");
+}
+
 TEST(QuantisedSums, RefuseOtherTypes) {
     try {
         Spec spec(options(VESCOMM_F16));

@@ -15,7 +15,8 @@ namespace {
 
 // Three units with one parameter each, SGD with p -= g, so that the parameters are known exactly.
 struct Small {
-    Small(const std::string &preset, std::mt19937 &random) : Small(preset, options(random)) {}
+    Small(const std::string &preset, std::mt19937 &random)
+        : Small(preset, options(preset, random)) {}
 
     Small(const std::string &preset, const vescomm_fsdp_spec_options_t &options)
         : spec(options), quantised(options.gather_type != 0 || options.reduce_type != 0) {
@@ -31,7 +32,7 @@ struct Small {
         spec.add_group(ids, vescomm_optimizer_get_sgd(), &settings);
     }
 
-    static vescomm_fsdp_spec_options_t options(std::mt19937 &random) {
+    static vescomm_fsdp_spec_options_t options(const std::string &preset, std::mt19937 &random) {
         vescomm_fsdp_spec_options_t options = vescomm_fsdp_spec_options_init();
         options.slots = 1 + static_cast<int>(random() % 4);
         options.gradient_slots = 1 + static_cast<int>(random() % 4);
@@ -41,6 +42,7 @@ struct Small {
         options.gather_type = gather_types[random() % 4];
         options.reduce_type = gather_types[random() % 4];
         options.large_unit_bytes = random() % 3 == 0 ? 100 : 0;
+        if (preset == "ddp" || preset == "hsdp:1") options.reduce_type = 0;  // an error
         return options;
     }
 

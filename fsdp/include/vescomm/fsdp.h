@@ -97,7 +97,8 @@ typedef struct vescomm_fsdp_spec_options {
     /** Type in which gradients are sent: VESCOMM_I8 or VESCOMM_F8E4M3, with an f32 scale for each
      *  block of gather_block. A contribution is rounded once, also that of the rank that owns the
      *  shard, and contributions are summed in f32 in the order of ranks. If a gradient of a
-     *  block is not finite, all sums of that block are NaN. 0: the type of the gradients. */
+     *  block is not finite, all sums of that block are NaN. Sums over replicas are f32: it is an
+     *  error if no axis shards (ddp). 0: the type of the gradients. */
     vescomm_type_t reduce_type;
     /** Not 0: each rank holds a copy of another rank's masters and states in its memory, on another
      *  node if there is one, so that vescomm_fsdp_recover() needs no checkpoint after the death of
@@ -494,12 +495,12 @@ typedef int (*vescomm_fsdp_fill_t)(void *context, uint64_t parameter, int64_t fi
  *
  * @param fill     called from the calling thread, only during the call.
  * @param context  passed to @p fill.
- * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: @p fill failed, and masters are partly set;
- *         or a unit is open.
+ * @return as the events. VESCOMM_ERROR_INVALID_ARGUMENT: @p fill failed, and masters are partly
+ *         set; or a unit is open.
  *
  * Collective: yes; all ranks call it between the same events.
- * Blocking: until gathers that a step has started are complete, and with partner_copy until the
- * copies are, at most the timeout.  Threads: one.  Since: 0.1
+ * Blocking: until gathers that read the masters are complete, such as prefetched ones, and with
+ * partner_copy until the copies are, at most the timeout.  Threads: one.  Since: 0.1
  */
 VESCOMM_API vescomm_status_t vescomm_fsdp_initialise(vescomm_fsdp_t *engine,
                                                      vescomm_fsdp_fill_t fill, void *context);
@@ -753,7 +754,7 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_step(vescomm_fsdp_t *engine, vescomm_f
  * @param group     of vescomm_fsdp_add_group().
  * @param settings  as in vescomm_fsdp_add_group(); the kind must need the same states with them.
  * The same on every rank.
- * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: nothing changed.
+ * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT, VESCOMM_ERROR_OUT_OF_MEMORY: nothing changed.
  *
  * Collective: yes; all ranks call it between the same events.  Blocking: no.  Threads: one.
  * Since: 0.1
@@ -830,7 +831,8 @@ static inline vescomm_fsdp_recovery_t vescomm_fsdp_recovery_init(void) {
  *         differs; as vescomm_fsdp_load(). VESCOMM_ERROR_OUT_OF_MEMORY, VESCOMM_ERROR_TIMEOUT.
  *         VESCOMM_ERROR_ABORTED: another rank has one of these errors.
  *
- * Collective: yes, all survivors.  Blocking: yes, at most the timeout.  Threads: one.
+ * Collective: yes, all survivors.  Blocking: yes, at most the timeout, which includes the slowest
+ * rank's reads of the folder; that rank returns when its disk responds.  Threads: one.
  * Cost: as vescomm_fsdp_create(), with the old shards in memory until it returns; each value that
  * changes its rank is sent once.  Since: 0.1
  */

@@ -204,6 +204,17 @@ typedef int (*vescomm_interrupt_function_t)(void *context);
 VESCOMM_API vescomm_status_t vescomm_set_interrupt(vescomm_interrupt_function_t function,
                                                    void *context);
 
+/**
+ * Calls the function of vescomm_set_interrupt() in the calling thread, which waits for something
+ * that the library does not know of, such as memory that another rank writes.
+ *
+ * @return 1: the wait is to end. 0: it goes on, or there is no such function.
+ *
+ * Collective: no.  Blocking: as long as the function runs.  Threads: safe; the caller holds no lock
+ * that the function takes.  Cost: that of the function; ten calls a second suffice.  Since: 0.1
+ */
+VESCOMM_API int32_t vescomm_is_interrupted(void);
+
 /* -------------------------------------------------------------------------- communicator ---- */
 
 /** The ranks that work together, and the connections between them. */
@@ -335,9 +346,9 @@ VESCOMM_API vescomm_status_t vescomm_comm_create_from_all_gather(
  *         VESCOMM_ERROR_TIMEOUT, VESCOMM_ERROR_PEER_FAILED: the error text names the rank. If one
  *         rank has an error, all ranks of the parent have one, also those of other colors.
  *
- * Collective: yes, all ranks of the parent, same order.  Blocking: yes, at most the timeout.
- * Threads: one at a time per communicator.  Cost: a few round trips on the control plane.
- * Source: MPI_Comm_split.  Since: 0.1
+ * Collective: yes, all ranks of the parent, same order.  Blocking: yes, at most the timeout of the
+ * parent, also if the options have a longer one.  Threads: one at a time per communicator.
+ * Cost: a few round trips on the control plane.  Source: MPI_Comm_split.  Since: 0.1
  */
 VESCOMM_API vescomm_status_t vescomm_comm_split(vescomm_comm_t *comm, int32_t color, int32_t key,
                                                 const vescomm_comm_options_t *options,
@@ -353,7 +364,7 @@ VESCOMM_API vescomm_status_t vescomm_comm_split(vescomm_comm_t *comm, int32_t co
  *                 parent.
  * @return as vescomm_comm_split().
  *
- * Collective: yes, all ranks of the parent, same order.  Blocking: yes, at most the timeout.
+ * Collective: yes, all ranks of the parent, same order.  Blocking: as vescomm_comm_split().
  * Threads: one at a time per communicator.  Cost: as vescomm_comm_split().  Source: MPI_Comm_dup.
  * Since: 0.1
  */

@@ -54,6 +54,28 @@ TEST(WaitUntil, EndsAtTheTimeout) {
     EXPECT_EQ(ended, 2);
 }
 
+// Ranks are threads: only the threads that set this end their waits.
+thread_local bool impatient = false;
+
+TEST(WaitUntil, EndsWhenTheProgramInterruptsIt) {
+    check(vescomm_set_interrupt([](void *) { return impatient ? 1 : 0; }, nullptr));
+    // The timeout is far above the duration of the test.
+    run_two(60, [&](Comms &comms, int rank) {
+        if (rank == 1) return;
+        impatient = true;
+        try {
+            comms.wait_until([] { return false; }, [] { return "it was not interrupted"; });
+            ADD_FAILURE() << "the condition is false";
+        } catch (const Failure &failure) {
+            EXPECT_EQ(failure.status, VESCOMM_ERROR_ABORTED);
+            EXPECT_STREQ(failure.what(), "the function of vescomm_set_interrupt() ended the wait");
+        }
+        impatient = false;
+        comms.abort("the test is over");
+    });
+    check(vescomm_set_interrupt(nullptr, nullptr));
+}
+
 TEST(WaitUntil, EndsWhenAnotherRankAborts) {
     run_two(60, [&](Comms &comms, int rank) {
         if (rank == 1) return comms.abort("rank 1 gives up");

@@ -6,7 +6,22 @@
 //
 //     VESCOMM_TEST_REPETITIONS    number of seeds of each random test
 //     VESCOMM_TEST_FIRST_SEED     first seed, 1 by default
+#include <sys/syscall.h>
+
 #include "fsdp/recover/elastic_job.h"
+
+namespace {
+
+// While true, reads of this process from files do not return.
+std::atomic<bool> *hanging_reads = nullptr;
+
+}  // namespace
+
+// Replaces the function of the C library, to simulate a file system that hangs.
+extern "C" ssize_t pread64(int file, void *bytes, std::size_t count, off_t offset) {
+    while (hanging_reads != nullptr && *hanging_reads) sched_yield();
+    return syscall(SYS_pread64, file, bytes, count, offset);
+}
 
 namespace vescomm::fsdp::testing {
 namespace {
@@ -153,6 +168,47 @@ TEST_F(Recover, SaysWhichShardIsLost) {
                 "ranks pass different folders");
         },
         {1});
+}
+
+// The file system of a survivor hangs: the other one does not wait for longer than the timeout.
+TEST_F(Recover, EndsAtTheTimeoutWhileASurvivorReads) {
+    const Elastic how{.partner_copy = false, .folder = make_folder()};
+    Job job{3, 3};
+    job.timeout_seconds = 3;
+    auto *hanging = forked_ranks::make_shared_page<std::atomic<bool>>();
+    *hanging = true;
+    forked_ranks::run(
+        job,
+        [&](int rank) {
+            Communicator comm = create(job, rank);
+            const Described described = describe(odd_model(), how.preset, how.options());
+            Engine engine(described.spec, comm);
+            fill(engine);
+            engine.save(how.folder).wait(60);
+            ++page_->arrived;
+            while (page_->arrived < job.ranks) sched_yield();
+            if (rank == 2) kill(getpid(), SIGKILL);
+            try {
+                for (;;) read_all(engine, described.ids);
+            } catch (const Error &) {
+            }
+            vescomm_comm_t *less = nullptr;
+            forked_ranks::require(vescomm_comm_shrink(comm.get(), nullptr, 0, &less), "shrink");
+            const Communicator survivors(less);
+            if (rank == 1) hanging_reads = hanging;
+            vescomm_fsdp_recovery_t recovery = vescomm_fsdp_recovery_init();
+            recovery.folder = how.folder.c_str();
+            const vescomm_status_t status = vescomm_fsdp_recover(engine.get(), less, &recovery);
+            const std::string text = vescomm_get_last_error();
+            if (rank == 0) {
+                *hanging = false;
+                forked_ranks::expect(status == VESCOMM_ERROR_TIMEOUT, "the status of a timeout");
+                forked_ranks::expect(text.find("rank 1") != std::string::npos, text.c_str());
+            }
+            forked_ranks::expect(status != VESCOMM_OK, "no rank has recovered");
+        },
+        {2});
+    munmap(hanging, sizeof *hanging);
 }
 
 TEST_F(Recover, RefusesAnotherModel) {

@@ -45,6 +45,9 @@ extern "C" {
         context: *mut ::std::os::raw::c_void,
     ) -> vescomm_status_t;
 }
+extern "C" {
+    pub fn vescomm_is_interrupted() -> i32;
+}
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct vescomm_comm {
