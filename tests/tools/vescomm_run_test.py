@@ -275,17 +275,18 @@ class Ends(unittest.TestCase):
         script = (
             'if [ $RANK = 0 ]; then sleep 1000 & echo $! > $FIFO; kill -9 $$; fi\n'
             'if [ $RANK = 1 ]; then read child < $FIFO; echo $child; exit 7; fi\n'
-            'read line < $FIFO; echo went on'
+            'read line < $LAST; echo went on'
         )
-        fifo = self.fifo()
+        fifo, last = self.fifo(), self.fifo()
         job = start(
-            "-n", 3, "--min-ranks", 1, "sh", "-c", script, env=dict(os.environ, FIFO=fifo)
+            "-n", 3, "--min-ranks", 1, "sh", "-c", script,
+            env=dict(os.environ, FIFO=fifo, LAST=last),
         )
         child = int(job.stdout.readline().split()[1])
         failed = [job.stderr.readline().decode() for _ in range(2)]
         self.assertRegex("".join(sorted(failed)), "others go on: 1 of 3 have not failed")
         self.assertRegex("".join(failed), r"rank 0 \(process \d+\) was ended by signal 9")
-        with open(fifo, "w", encoding="ascii") as file:
+        with open(last, "w", encoding="ascii") as file:
             file.write("\n")
         out, err = job.communicate()
         self.assertEqual((job.returncode, out, err), (0, b"[2] went on\n", b""))
