@@ -47,7 +47,11 @@ Comms::Comms(Communicator world, const Mesh &mesh) : mesh_(mesh), world_(std::mo
 void Comms::wait(const Communicator &comm, vescomm_request_t *request) {
     const vescomm_status_t status = vescomm_request_wait_with(request, all_.data(), all_.size());
     if (status == VESCOMM_OK) return;
-    if (status == VESCOMM_IN_PROGRESS) fail_interrupted();
+    if (status == VESCOMM_IN_PROGRESS) {
+        // The request can be freed now, and writes nothing any more.
+        abort("the function of vescomm_set_interrupt() ended the wait of a rank");
+        fail_interrupted();
+    }
     std::string why = vescomm_get_last_error();
     const int rank = world_.rank();
     if (shard_ && &comm == &*shard_)

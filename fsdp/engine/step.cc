@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <functional>
 #include <utility>
 
 #include "execute/loops/clip.h"
@@ -123,6 +124,15 @@ void Engine::apply(const Update &update, bool gathers) {
     std::vector<int> first;
     if (gathers) first = wiring_->parameters.first_units();
     const std::vector<int> units = update_order(first, model_.plan.of_unit.size());
+    const auto factor = static_cast<float>(update.factor);
+    double begin = 0;
+    const std::function<void(std::size_t)> updated = [&](std::size_t unit) {
+        times_.add(Event::update, unit, begin, vescomm_trace_get_seconds(),
+                   wiring_ ? wiring_->comms.world().get() : nullptr);
+        if (gathers) follow_update(unit, first);
+        begin = vescomm_trace_get_seconds();
+    };
+    // Nothing fails from here on: the step is complete on this rank.
     last_update_ = update;
     optimizer_.agree_on_settings();
     if (copy_) copy_->optimizer().agree_on_settings();
@@ -134,14 +144,7 @@ void Engine::apply(const Update &update, bool gathers) {
     ++generation_;
     const PhaseTimes::Scope updating(times_.phases(), &Phases::update);
     const bool complete = std::exchange(complete_, false);
-    const auto factor = static_cast<float>(update.factor);
-    double begin = vescomm_trace_get_seconds();
-    const auto updated = [&](std::size_t unit) {
-        times_.add(Event::update, unit, begin, vescomm_trace_get_seconds(),
-                   wiring_ ? wiring_->comms.world().get() : nullptr);
-        if (gathers) follow_update(unit, first);
-        begin = vescomm_trace_get_seconds();
-    };
+    begin = vescomm_trace_get_seconds();
     optimizer_.step(factor, update.learning_rate_scale, units, updated);
     if (copy_)
         copy_->optimizer().step(factor, update.learning_rate_scale, units, [&](std::size_t unit) {
@@ -158,6 +161,7 @@ void Engine::follow_update(std::size_t unit, std::span<const int> first) noexcep
             if (std::ranges::count(first, static_cast<int>(unit)) > 0)
                 wiring_->parameters.start_first(static_cast<int>(unit), first, log_.now());
             wiring_->comms.progress();
+            wiring_->parameters.advance();
         });
     } catch (const std::exception &) {  // the engine is broken now
     }
@@ -173,8 +177,11 @@ void Engine::catch_up(Communicator &world) {
                              sizeof(Update) / sizeof(std::uint64_t), VESCOMM_U64, nullptr, nullptr,
                              nullptr));
     meet_in(world);
+    // The time of the update counts as that of an event, from which it is subtracted again.
+    const double begin = vescomm_trace_get_seconds();
     for (const Update &other : all)
         if (other.number > last_update_.number) apply(other, false);
+    counters_.exposed_seconds += vescomm_trace_get_seconds() - begin;
     // Other ranks may not have come to a vescomm_fsdp_set_group() after it.
     optimizer_.restore_settings();
     if (copy_) copy_->optimizer().restore_settings();

@@ -37,8 +37,11 @@ struct Wiring {
 
     // Running sums write to memory of the slots, and a running request cannot be freed. Gathers
     // that a step has started end here: other ranks may need progress on all communicators for it.
+    // If an exception ends the program on this rank, no rank waits for them.
     ~Wiring() {
         try {
+            if (std::uncaught_exceptions() > exceptions)
+                comms.abort("an exception ended the program on this rank");
             if (gradients.sending()) comms.abort("the engine was freed in the middle of a step");
             parameters.complete();
         } catch (const std::exception &error) {
@@ -53,6 +56,7 @@ struct Wiring {
     GatheredUnits parameters;
     GradientNorm norm;
     GradientSlots gradients;
+    const int exceptions = std::uncaught_exceptions();  // when the wiring was made
 };
 
 }  // namespace vescomm::fsdp

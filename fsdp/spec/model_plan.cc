@@ -221,11 +221,26 @@ std::vector<std::uint64_t> by_unit(std::size_t units, Size &&size_of) {
     return sizes;
 }
 
-// Returns the ranges of units, for `slots` of the options. `for_each`: each unit has a slot.
-std::vector<SlotRange> ranges_for(const ModelPlan &plan, bool for_each, std::size_t slots) {
+// Returns the number of large units whose parameters other units use. Each of them holds its
+// gradient slot from the backward pass of the first of these units to its own.
+std::size_t shared_large_units(const ModelPlan &plan) {
+    std::size_t shared = 0;
+    for (std::size_t owner = 0; owner < plan.of_unit.size(); ++owner) {
+        const auto uses = [&](const std::vector<std::size_t> &needs) {
+            return std::ranges::count(needs, owner) > 0;
+        };
+        if (plan.large[owner] && std::ranges::count_if(plan.needs, uses) > 1) ++shared;
+    }
+    return shared;
+}
+
+// Returns the ranges of units, for `slots` of the options, and `large` slots for large units.
+// `for_each`: each unit has a slot.
+std::vector<SlotRange> ranges_for(const ModelPlan &plan, bool for_each, std::size_t slots,
+                                  std::size_t large) {
     const std::size_t units = plan.of_unit.size();
     if (for_each || slots >= units) return slot_ranges(std::vector<bool>(units, false), {units, 0});
-    return slot_ranges(plan.large, {slots, max_needed(plan, true)});
+    return slot_ranges(plan.large, {slots, large});
 }
 
 void require_slots(const ModelPlan &plan, const Spec &spec, std::size_t unit) {
@@ -253,13 +268,15 @@ void make_slots(ModelPlan &plan, const Spec &spec) {
     const auto limit = static_cast<std::uint64_t>(spec.options().large_unit_bytes);
     for (std::size_t unit = 0; unit < units; ++unit)
         plan.large.push_back(limit > 0 && bytes_of(unit) > limit);
+    const std::size_t large = max_needed(plan, true);
     plan.gradient_slot_ranges = ranges_for(plan, plan.mesh.keep_gradients,
-                                           static_cast<std::size_t>(spec.options().gradient_slots));
+                                           static_cast<std::size_t>(spec.options().gradient_slots),
+                                           large + shared_large_units(plan));
     plan.gradient_slots =
         slot_bytes(plan.gradient_slot_ranges,
                    by_unit(units, [&](std::size_t unit) { return plan.gradient_bytes_of(unit); }));
-    plan.slot_ranges =
-        ranges_for(plan, plan.mesh.keep_parameters, static_cast<std::size_t>(spec.options().slots));
+    plan.slot_ranges = ranges_for(plan, plan.mesh.keep_parameters,
+                                  static_cast<std::size_t>(spec.options().slots), large);
     plan.slots =
         slot_bytes(plan.slot_ranges,
                    by_unit(units, [&](std::size_t unit) { return plan.slot_bytes_of(unit); }));

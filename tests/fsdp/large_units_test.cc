@@ -138,6 +138,43 @@ TEST(LargeUnits, MayBeTied) {
     });
 }
 
+// The embedding holds its gradient slot from the backward pass of the head, which is small, to its
+// own. The experts, which are large too, need another one.
+TEST(LargeUnits, HaveAGradientSlotBesideATiedOne) {
+    for (const int ranks : {1, 2, 3})
+        run_ranks(ranks, [](Communicator &comm) {
+            Spec spec(options(block_bytes));
+            std::vector<std::uint64_t> units;
+            const auto add = [&](const char *name, std::int64_t rows) {
+                units.push_back(spec.add_unit(name));
+                return spec.add_parameter(units.back(), {.name = "w", .shape = {rows, 16}});
+            };
+            const auto token = add("embedding", 240);
+            add("block.0", 24);
+            add("experts", 200);
+            add("block.1", 24);
+            units.push_back(spec.add_unit("head"));
+            spec.add_parameter(
+                units.back(),
+                {.name = "out", .shape = {240, 16}, .tied_to = static_cast<std::int64_t>(token)});
+            Engine engine(spec, comm);
+            fill(engine);
+            for (int step = 0; step < 2; ++step) {
+                engine.begin(VESCOMM_FSDP_LAST);
+                for (const auto unit : units) {
+                    engine.pre_forward(unit);
+                    engine.post_forward(unit);
+                }
+                for (auto unit = units.rbegin(); unit != units.rend(); ++unit) {
+                    engine.pre_backward(*unit);
+                    engine.post_backward(*unit);
+                }
+                engine.finish_backward();
+                engine.step();
+            }
+        });
+}
+
 TEST(LargeUnits, RefuseWhatDoesNotFitWithASentence) {
     run_ranks(2, [](Communicator &comm) {
         const Described described = describe(model_with_embedding(), "zero3", options(block_bytes));

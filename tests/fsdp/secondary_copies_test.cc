@@ -291,7 +291,7 @@ TEST(SecondaryCopies, AreFilledAgainAfterEveryChangeOfMasters) {
         comm.barrier();  // a reset ends the events of other ranks
         engine.reset();
         expect_all(3);
-        // A step that is skipped: the copies are filled again, with the same values.
+        // A step that is skipped: the copies keep their values.
         engine.begin(VESCOMM_FSDP_LAST);
         engine.pre_forward(0);
         engine.post_forward(0);
