@@ -153,6 +153,8 @@ int Communicator::local_ranks() const {
 }
 
 Communicator::~Communicator() {
+    // After a creation that failed: the parent may pass its own failure on, to `control_`.
+    creation_.reset();
     if (!left_) failure_.drop();
     engine_.stop();
     // Its threads call back into this object, so it is destroyed before the other members.

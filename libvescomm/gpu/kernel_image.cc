@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/kernel_image.h"
 
+#include <array>
 #include <fstream>
-#include <iterator>
+#include <vector>
 
 #include "base/error.h"
 #include "config/config.h"
@@ -23,8 +24,11 @@ KernelImage find_kernel_image() {
                     "VESCOMM_GPU_KERNELS name the file vescomm_gpu_kernels.fatbin of such a build");
     }
     std::ifstream stream(file, std::ios::binary);
-    const std::vector<char> read{std::istreambuf_iterator<char>(stream), {}};
-    if (!stream || read.empty())
+    std::vector<char> read;
+    std::array<char, 1 << 16> part;
+    while (stream.read(part.data(), part.size()) || stream.gcount() > 0)
+        read.insert(read.end(), part.begin(), part.begin() + stream.gcount());
+    if (!stream.eof() || read.empty())
         throw Error(VESCOMM_ERROR_UNSUPPORTED,
                     "the kernels for device memory in " + file +
                         ", which VESCOMM_GPU_KERNELS names, cannot be read, or the file is empty; "

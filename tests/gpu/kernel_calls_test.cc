@@ -259,6 +259,8 @@ TEST(KernelCalls, MissingPartsAreNamed) {
     const std::string file = given != nullptr ? given : "";
     setenv("VESCOMM_GPU_KERNELS", "/nonexistent/kernels", 1);
     says("/nonexistent/kernels, which VESCOMM_GPU_KERNELS names, cannot be read");
+    setenv("VESCOMM_GPU_KERNELS", "/", 1);  // a folder can be opened, but not read
+    says("/, which VESCOMM_GPU_KERNELS names, cannot be read");
     unsetenv("VESCOMM_GPU_KERNELS");
     if (embedded_kernels().empty()) says("this build of vescomm has no kernels");
     else EXPECT_EQ(loading_error(), "");
