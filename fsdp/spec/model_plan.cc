@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "fsdp/error.h"
+#include "fsdp/spec/plan_slots.h"
 #include "vescomm/planner.h"
 
 namespace vescomm::fsdp {
@@ -177,124 +178,6 @@ void find_parameter_places(ModelPlan &plan, const Spec &spec) {
         }
         plan.needs.push_back(std::move(needs));
     }
-}
-
-// Returns the largest number of units that one unit uses, among those that use the same slots.
-std::size_t max_needed(const ModelPlan &plan, bool large) {
-    std::size_t most = 0;
-    for (const std::vector<std::size_t> &needs : plan.needs)
-        most = std::max(most, static_cast<std::size_t>(std::ranges::count_if(
-                                  needs, [&](std::size_t u) { return plan.large[u] == large; })));
-    return most;
-}
-
-std::uint64_t code_bytes_of(const ModelPlan &plan, std::size_t unit) {
-    std::uint64_t bytes = 0;
-    for (const std::size_t bucket : plan.of_unit[unit])
-        if (plan.buckets[bucket].quantised())
-            bytes += align_bucket(plan.buckets[bucket].codes.bytes());
-    return bytes;
-}
-
-// One code slot for each unit that is gathered ahead, even if there is a slot for each unit.
-void make_code_slots(ModelPlan &plan, const Spec &spec) {
-    std::uint64_t largest[2] = {0, 0};  // of the other units, of large ones
-    for (std::size_t unit = 0; unit < plan.of_unit.size(); ++unit) {
-        const bool behind = plan.slot_ranges[unit].begin >= static_cast<int>(plan.other_slots);
-        std::uint64_t &kind = largest[behind ? 1 : 0];
-        kind = std::max(kind, code_bytes_of(plan, unit));
-    }
-    if (largest[0] + largest[1] == 0) return;
-    plan.code_counter_bytes = align_bucket(ModelPlan::code_rank_offset +
-                                           static_cast<std::uint64_t>(plan.mesh.gather_ranks()));
-    plan.code_slots.assign(
-        std::min(plan.other_slots, static_cast<std::size_t>(spec.options().slots)),
-        plan.code_counter_bytes + largest[0]);
-    plan.code_slots.resize(plan.code_slots.size() + plan.slots.size() - plan.other_slots,
-                           plan.code_counter_bytes + largest[1]);
-}
-
-template <typename Size>
-std::vector<std::uint64_t> by_unit(std::size_t units, Size &&size_of) {
-    std::vector<std::uint64_t> sizes;
-    for (std::size_t unit = 0; unit < units; ++unit) sizes.push_back(size_of(unit));
-    return sizes;
-}
-
-// Returns the number of large units whose parameters other units use. Each of them holds its
-// gradient slot from the backward pass of the first of these units to its own.
-std::size_t shared_large_units(const ModelPlan &plan) {
-    std::size_t shared = 0;
-    for (std::size_t owner = 0; owner < plan.of_unit.size(); ++owner) {
-        const auto uses = [&](const std::vector<std::size_t> &needs) {
-            return std::ranges::count(needs, owner) > 0;
-        };
-        if (plan.large[owner] && std::ranges::count_if(plan.needs, uses) > 1) ++shared;
-    }
-    return shared;
-}
-
-// Returns the ranges of units, for `slots` of the options, and `large` slots for large units.
-// `for_each`: each unit has a slot.
-std::vector<SlotRange> ranges_for(const ModelPlan &plan, bool for_each, std::size_t slots,
-                                  std::size_t large) {
-    const std::size_t units = plan.of_unit.size();
-    if (for_each || slots >= units) return slot_ranges(std::vector<bool>(units, false), {units, 0});
-    return slot_ranges(plan.large, {slots, large});
-}
-
-void require_slots(const ModelPlan &plan, const Spec &spec, std::size_t unit) {
-    const auto require = [&](const std::vector<SlotRange> &ranges, const char *what,
-                             const char *option) {
-        for (const std::size_t owner : plan.needs[unit]) {
-            const auto needed = std::ranges::count_if(plan.needs[unit], [&](std::size_t other) {
-                return ranges[other] == ranges[owner];
-            });
-            if (needed > ranges[owner].count())
-                refuse("unit \"{}\" {} of {} units, and there are {} {}; set {} to {} or more",
-                       spec.units()[unit].name, what, needed, ranges[owner].count(), option, option,
-                       needed);
-        }
-    };
-    require(plan.slot_ranges, "uses parameters", "slots");
-    require(plan.gradient_slot_ranges, "has gradients", "gradient_slots");
-}
-
-void make_slots(ModelPlan &plan, const Spec &spec) {
-    const std::size_t units = spec.units().size();
-    const auto bytes_of = [&](std::size_t unit) {
-        return plan.slot_bytes_of(unit) + plan.quantised_bytes_of(unit);
-    };
-    const auto limit = static_cast<std::uint64_t>(spec.options().large_unit_bytes);
-    for (std::size_t unit = 0; unit < units; ++unit)
-        plan.large.push_back(limit > 0 && bytes_of(unit) > limit);
-    const std::size_t large = max_needed(plan, true);
-    plan.gradient_slot_ranges = ranges_for(plan, plan.mesh.keep_gradients,
-                                           static_cast<std::size_t>(spec.options().gradient_slots),
-                                           large + shared_large_units(plan));
-    plan.gradient_slots =
-        slot_bytes(plan.gradient_slot_ranges,
-                   by_unit(units, [&](std::size_t unit) { return plan.gradient_bytes_of(unit); }));
-    plan.slot_ranges = ranges_for(plan, plan.mesh.keep_parameters,
-                                  static_cast<std::size_t>(spec.options().slots), large);
-    plan.slots =
-        slot_bytes(plan.slot_ranges,
-                   by_unit(units, [&](std::size_t unit) { return plan.slot_bytes_of(unit); }));
-    plan.quantised_slots =
-        slot_bytes(plan.slot_ranges,
-                   by_unit(units, [&](std::size_t unit) { return plan.quantised_bytes_of(unit); }));
-    const bool each_has_one = plan.slots.size() == units;
-    for (std::size_t unit = 0; unit < units; ++unit)
-        if (!plan.large[unit] || each_has_one)
-            plan.other_slots =
-                std::max(plan.other_slots, static_cast<std::size_t>(plan.slot_ranges[unit].end));
-    // A unit that stays in its slot until the step needs no secondary copy.
-    if (each_has_one) plan.mesh.secondary_ranks = 0;
-    make_code_slots(plan, spec);
-    if (plan.sent_code_bytes() > 0)
-        plan.sum_slots = std::min(plan.gradient_slots.size(),
-                                  static_cast<std::size_t>(spec.options().gradient_slots));
-    for (std::size_t unit = 0; unit < units; ++unit) require_slots(plan, spec, unit);
 }
 
 }  // namespace

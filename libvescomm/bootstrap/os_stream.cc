@@ -56,7 +56,8 @@ struct Socket : std::enable_shared_from_this<Socket> {
         message.msg_iov = &data;
         message.msg_iovlen = 1;
         message.msg_control = control;
-        // CMSG_SPACE has room for two descriptors; the system closes all but the first.
+        // Only one descriptor is taken, although `control` could hold two. The system closes the
+        // others.
         message.msg_controllen = CMSG_LEN(sizeof(int));
         const ssize_t got = recvmsg(owner.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
         if (got == 0) return end("closed");

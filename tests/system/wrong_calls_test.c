@@ -449,10 +449,11 @@ static void *reject_on_one_rank(void *argument) {
                 why = "\"magic\"";
         }
         if (rank == 0)
-            expect(__LINE__, status, VESCOMM_ERROR_MISMATCH, "rank 1", "refuses", why,
+            expect(__LINE__, status, VESCOMM_ERROR_MISMATCH, "rank 1", "its call failed", why,
                    (char *)NULL);
         else REFUSED(status, why);
-        expect(__LINE__, vescomm_barrier(comm), VESCOMM_ERROR_MISMATCH, "refuses", (char *)NULL);
+        expect(__LINE__, vescomm_barrier(comm), VESCOMM_ERROR_MISMATCH, "its call failed",
+               (char *)NULL);
         FINE(vescomm_buffer_free(buffer));
         FINE(vescomm_comm_free(comm));
     }

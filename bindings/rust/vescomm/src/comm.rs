@@ -287,7 +287,8 @@ impl Communicator {
     /// Called before the wait of a drop: no rank waits for another one after a panic.
     pub(crate) fn abort_in_panic(&self) {
         if std::thread::panicking() && !self.made_in_panic {
-            let _ = self.abort("a panic ended the program on this rank; see the output of that rank");
+            let _ =
+                self.abort("a panic ended the program on this rank; see the output of that rank");
         }
     }
 
