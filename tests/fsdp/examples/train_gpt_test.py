@@ -245,6 +245,7 @@ class TrainGpt(unittest.TestCase):
             ("--reduce-dtype", "int8", "--accumulate", "2"),
             ("--preset", "hpz:1", "--accumulate", "2"),
             ("--large-unit-bytes", "40000"),
+            ("--held-out-every", "11"),  # an evaluation before the last step
         ):
             with self.subTest(arguments=arguments):
                 results, _ = self.run_model(3, "--dtype", "bf16", *arguments)
