@@ -29,7 +29,7 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 MIB = 1 << 20
-# What the engine has to reach against FSDP2.
+# The aims of the engine against FSDP2.
 MIN_SPEED = 2.0
 MAX_MEMORY = 0.7
 

@@ -59,7 +59,7 @@ void Comms::wait(const Communicator &comm, vescomm_request_t *request) {
                            mesh_.group(rank) * mesh_.shard_ranks);
     else if (gather_ && &comm == &*gather_)
         why += fmt::format(" (rank 0 of the group with a secondary copy is rank {})",
-                           world_.rank() / mesh_.secondary_ranks * mesh_.secondary_ranks);
+                           rank / mesh_.secondary_ranks * mesh_.secondary_ranks);
     else if (replica_ && &comm == &*replica_)
         why += fmt::format(" (rank r of the replicas is rank {} + {} * r)", mesh_.position(rank),
                            mesh_.shard_ranks);

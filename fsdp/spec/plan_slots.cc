@@ -11,12 +11,12 @@ namespace vescomm::fsdp {
 
 namespace {
 
-// Returns the largest number of units that one unit uses, among those that use the same slots.
-std::size_t max_needed(const ModelPlan &plan, bool large) {
+// Returns the largest number of large units that one unit uses.
+std::size_t max_large_needed(const ModelPlan &plan) {
     std::size_t most = 0;
     for (const std::vector<std::size_t> &needs : plan.needs)
         most = std::max(most, static_cast<std::size_t>(std::ranges::count_if(
-                                  needs, [&](std::size_t u) { return plan.large[u] == large; })));
+                                  needs, [&](std::size_t unit) { return plan.large[unit]; })));
     return most;
 }
 
@@ -102,7 +102,7 @@ void make_slots(ModelPlan &plan, const Spec &spec) {
     const auto limit = static_cast<std::uint64_t>(spec.options().large_unit_bytes);
     for (std::size_t unit = 0; unit < units; ++unit)
         plan.large.push_back(limit > 0 && bytes_of(unit) > limit);
-    const std::size_t large = max_needed(plan, true);
+    const std::size_t large = max_large_needed(plan);
     plan.gradient_slot_ranges = ranges_for(plan, plan.mesh.keep_gradients,
                                            static_cast<std::size_t>(spec.options().gradient_slots),
                                            large + shared_large_units(plan));
