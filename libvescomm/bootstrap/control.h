@@ -70,6 +70,8 @@ public:
     virtual void end_leave() noexcept = 0;
     // True when `rank` has said goodbye.
     virtual bool has_left(int rank) const = 0;
+    // True when some rank has.
+    virtual bool any_has_left() const = 0;
     // start_leave() and wait. Blocks at most until the deadline.
     void leave(Deadline deadline) noexcept;
 

@@ -32,6 +32,7 @@ public:
     bool test_leave() override;
     void end_leave() noexcept override;
     bool has_left(int rank) const override { return state_->has_left(rank); }
+    bool any_has_left() const override { return state_->any_has_left(); }
     void on_event(std::function<void()> call) override { state_->on_event(std::move(call)); }
     void wait_event(std::uint64_t seen, Clock::time_point until) override {
         state_->wait(seen, until);

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bootstrap/group_state.h"
 
+#include <algorithm>
+
 namespace vescomm::internal {
 
 void GroupState::changed(std::unique_lock<std::mutex> lock) {
@@ -58,6 +60,11 @@ bool GroupState::all_left() const {
 bool GroupState::has_left(int which) const {
     const std::lock_guard lock(mutex_);
     return left_[static_cast<std::size_t>(which)];
+}
+
+bool GroupState::any_has_left() const {
+    const std::lock_guard lock(mutex_);
+    return std::ranges::find(left_, true) != left_.end();
 }
 
 std::optional<std::vector<std::string>> GroupState::take_answer() {

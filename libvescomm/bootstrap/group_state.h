@@ -51,6 +51,7 @@ public:
     std::uint32_t number() const;
     bool all_left() const;
     bool has_left(int rank) const;
+    bool any_has_left() const;
     std::optional<std::vector<std::string>> take_answer();
     // wait() returns when reports() differs from `seen`, at the latest at `until`.
     std::uint64_t reports() const;

@@ -30,6 +30,7 @@ public:
     bool test_leave() override { return true; }
     void end_leave() noexcept override {}
     bool has_left(int) const override { return false; }
+    bool any_has_left() const override { return false; }
 
     void on_event(std::function<void()>) override {}
     void wait_event(std::uint64_t, Clock::time_point) override {}

@@ -77,9 +77,10 @@ public:
     void moved() { since_ = Clock::time_point::max(); }
 
     // Returns the rank that has left, or no_rank. `moved_by_thread`: times that the progress thread
-    // moved anything so far.
+    // moved anything so far. Allocates nothing as long as no rank has left.
     template <typename WaitingFor>
     int find(std::uint64_t moved_by_thread, const WaitingFor &waiting_for) {
+        if (!control_.any_has_left()) return no_rank;
         if (moved_by_thread != moved_by_thread_) moved();
         moved_by_thread_ = moved_by_thread;
         const std::vector<int> ranks = waiting_for();

@@ -36,6 +36,7 @@ public:
     bool test_leave() override { return others_come_; }
     void end_leave() noexcept override { leave_ended_ = true; }
     bool has_left(int) const override { return others_come_; }
+    bool any_has_left() const override { return others_come_; }
     void on_event(std::function<void()>) override {}
     void wait_event(std::uint64_t, Clock::time_point) override {}
     std::uint64_t events() const override { return 0; }

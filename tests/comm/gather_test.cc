@@ -49,6 +49,7 @@ public:
     bool test_leave() override { return inner_->test_leave(); }
     void end_leave() noexcept override { inner_->end_leave(); }
     bool has_left(int rank) const override { return inner_->has_left(rank); }
+    bool any_has_left() const override { return inner_->any_has_left(); }
     void on_event(std::function<void()> call) override { inner_->on_event(std::move(call)); }
     void wait_event(std::uint64_t seen, Clock::time_point until) override {
         inner_->wait_event(seen, until);

@@ -82,6 +82,7 @@ public:
     }
     void end_leave() noexcept override { inner_->end_leave(); }
     bool has_left(int rank) const override { return inner_->has_left(rank); }
+    bool any_has_left() const override { return inner_->any_has_left(); }
 
 private:
     std::unique_ptr<Control> inner_;

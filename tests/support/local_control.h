@@ -122,6 +122,10 @@ public:
         std::lock_guard lock(hub_->mutex);
         return hub_->left[rank];
     }
+    bool any_has_left() const override {
+        std::lock_guard lock(hub_->mutex);
+        return std::ranges::find(hub_->left, true) != hub_->left.end();
+    }
 
     void on_event(std::function<void()> call) override {
         std::lock_guard lock(hub_->mutex);

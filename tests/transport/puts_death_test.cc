@@ -70,6 +70,7 @@ public:
     bool test_leave() override { return true; }
     void end_leave() noexcept override {}
     bool has_left(int) const override { return false; }
+    bool any_has_left() const override { return false; }
     void wait_event(std::uint64_t, Clock::time_point) override {}
     std::uint64_t events() const override { return 0; }
 
