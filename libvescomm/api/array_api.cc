@@ -14,8 +14,7 @@ namespace {
 
 // Runs one call to completion.
 void run(Calls &calls, const Call &call, const CallKey &key) {
-    std::unique_ptr<Request> request = calls.request({&call, 1});
-    request->set_key(key);
+    std::unique_ptr<Request> request = calls.request(call, key);
     request->run();
     calls.keep(std::move(request));
 }
@@ -115,8 +114,7 @@ vescomm_status_t call(const char *function, vescomm_comm_t *comm, CallArguments 
             if (in_group) return calls.groups().add(made, arguments);
             const CallKey key(arguments, caller.ranks());
             if (!handle) return run(calls, made, key);
-            part = calls.request({&made, 1});
-            part->set_key(key);
+            part = calls.request(made, key);
         }
         handle->parts.push_back(std::move(part));
         start_all(handle->parts);

@@ -90,9 +90,7 @@ Calls::Calls(std::shared_ptr<StagingBuffer> staging, std::shared_ptr<EagerBuffer
       eager_buffers_(std::move(eager_buffers)),
       ranks_(staging_->comm()->ranks()),
       groups_(std::make_unique<CallGroups>(*this)) {
-    static_assert(max_cached < no_request);
     cached_.reserve(max_cached);
-    sites_.fill(no_request);
 }
 
 Calls::~Calls() = default;
@@ -108,7 +106,20 @@ Call &Calls::blank() {
     return blank_;
 }
 
-std::unique_ptr<Request> Calls::request(std::span<const Call> calls) {
+bool Calls::is_made_again(const CallKey &key) noexcept {
+    if (std::ranges::find(made_, key.hash()) != made_.end()) return true;
+    made_[oldest_made_] = key.hash();
+    oldest_made_ = (oldest_made_ + 1) % made_.size();
+    return false;
+}
+
+std::unique_ptr<Request> Calls::request(const Call &call, const CallKey &key) {
+    auto request = this->request({&call, 1}, is_made_again(key));
+    request->set_key(key);
+    return request;
+}
+
+std::unique_ptr<Request> Calls::request(std::span<const Call> calls, bool made_again) {
     const Request::Options &options = calls[0].options;
     Request::Arrays &arrays = arrays_;
     arrays.cuts.clear();
@@ -126,7 +137,7 @@ std::unique_ptr<Request> Calls::request(std::span<const Call> calls) {
     join(calls, &Call::source, arrays.source);
     join(calls, &Call::output, arrays.output);
 
-    if (const std::size_t found = find_suiting(options); found != no_request) {
+    if (const std::size_t found = find_suiting(options, made_again); found != no_request) {
         std::unique_ptr<Request> request = take_out(found);
         request->move_arrays(arrays);
         return request;
@@ -135,7 +146,7 @@ std::unique_ptr<Request> Calls::request(std::span<const Call> calls) {
                                           : Request::create(staging_, arrays, options);
 }
 
-std::size_t Calls::find_suiting(const Request::Options &options) const noexcept {
+std::size_t Calls::find_suiting(const Request::Options &options, bool made_again) const noexcept {
     std::size_t found = no_request, free = max_cached - cached_.size();
     for (std::size_t at = 0; at < cached_.size(); ++at) {
         const Cached &cached = cached_[at];
@@ -146,17 +157,16 @@ std::size_t Calls::find_suiting(const Request::Options &options) const noexcept 
         if (found != no_request && cached_[found].used > cached.used) continue;
         if (cached.request->suits(options, arrays_)) found = at;
     }
-    // Arrays that are used again and again keep a request of their own while the cache is not full.
-    if (found != no_request && cached_[found].repeated && free > 0) return no_request;
+    // Arrays that are used again and again get a request of their own while the cache is not full.
+    if (found != no_request && (made_again || cached_[found].repeated) && free > 0)
+        return no_request;
     return found;
 }
 
 std::unique_ptr<Request> Calls::take_out(std::size_t at) noexcept {
     Cached &cached = cached_[at];
-    if (const CallKey *key = cached.request->key()) {
-        std::uint8_t &site = sites_[key->hash() % sites];
-        if (site == at) site = no_request;
-    }
+    if (const CallKey *key = cached.request->key())
+        sites_.remove(key->hash(), static_cast<CallSites::Index>(at));
     return std::move(cached.request);
 }
 
@@ -179,7 +189,7 @@ void Calls::keep(std::unique_ptr<Request> request) noexcept {
     cached.used = ++uses_;
     cached.repeated = false;
     if (const CallKey *key = request->key())
-        sites_[key->hash() % sites] = static_cast<std::uint8_t>(at);
+        sites_.add(key->hash(), static_cast<CallSites::Index>(at));
     cached.request = std::move(request);
 }
 

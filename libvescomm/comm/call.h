@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "comm/call_arguments.h"
+#include "comm/call_sites.h"
 #include "comm/request.h"
 
 namespace vescomm::internal {
@@ -60,7 +61,9 @@ public:
     // earlier one allocates nothing.
     Call &blank();
     // One request, not started, for all of the calls. Every two of them fuse().
-    std::unique_ptr<Request> request(std::span<const Call> calls);
+    std::unique_ptr<Request> request(std::span<const Call> calls) { return request(calls, false); }
+    // A request, not started, for a call that is to be found by its key.
+    std::unique_ptr<Request> request(const Call &call, const CallKey &key);
     // Takes back a request that is no longer in use.
     void keep(std::unique_ptr<Request> request) noexcept;
 
@@ -69,9 +72,8 @@ public:
     const std::shared_ptr<StagingBuffer> &staging() const { return staging_; }
 
 private:
-    static constexpr std::size_t max_cached = 128;
-    static constexpr std::size_t sites = 512;
-    static constexpr std::uint8_t no_request = 255;
+    static constexpr std::size_t max_cached = CallSites::max_indices;
+    static constexpr std::size_t no_request = CallSites::none;
 
     struct Cached {
         std::unique_ptr<Request> request;  // nullptr: the place is free
@@ -83,22 +85,29 @@ private:
 
     // The index of the cached request that repeats a call, or no_request. Counts the use.
     std::size_t locate(const CallArguments &arguments) noexcept {
-        const std::size_t at = sites_[hash_of(arguments, ranks_) % sites];
-        if (at == no_request || !cached_[at].request->repeats(arguments)) return no_request;
+        const std::size_t at = sites_.find(hash_of(arguments, ranks_), [&](CallSites::Index index) {
+            return cached_[index].request->repeats(arguments);
+        });
+        if (at == no_request) return no_request;
         cached_[at].repeated = true;
         cached_[at].used = ++uses_;
         return at;
     }
     std::unique_ptr<Request> take_out(std::size_t at) noexcept;
+    // True if a call with this hash was made not long ago. Remembers this one.
+    bool is_made_again(const CallKey &key) noexcept;
+    std::unique_ptr<Request> request(std::span<const Call> calls, bool made_again);
     // The index of a cached request that can execute such a call, or no_request.
-    std::size_t find_suiting(const Request::Options &options) const noexcept;
+    std::size_t find_suiting(const Request::Options &options, bool made_again) const noexcept;
 
     std::shared_ptr<StagingBuffer> staging_;
     std::shared_ptr<EagerBuffers> eager_buffers_;
     int ranks_;
     std::vector<Cached> cached_;
-    // By hash of the arguments: index in cached_ of the request with the latest such call.
-    std::array<std::uint8_t, sites> sites_;
+    CallSites sites_;  // indices of cached_, by the hash of the arguments
+    // Hashes of the latest calls that no cached request had made before.
+    std::array<std::uint32_t, 256> made_ = {};
+    std::size_t oldest_made_ = 0;
     std::uint64_t uses_ = 0;
     Call blank_;
     Request::Arrays arrays_;  // for request(), which reuses its capacity

@@ -117,6 +117,20 @@ TEST_P(RepeatedAllocations, AreNone) {
     }
 }
 
+// More arrays than a table without room for collisions would find again.
+TEST(RepeatedAllocationsOfManyArrays, AreNone) {
+    run_array_ranks({Kind::node, {0, 0}}, [](vescomm_comm_t *comm) {
+        constexpr std::size_t arrays = 100, each = 16;
+        Floats source(arrays * 2 * each, 1), output(arrays * 2 * each);
+        const auto exchange_all = [&] {
+            for (std::size_t i = 0; i < source.size(); i += 2 * each)
+                check(vescomm_all_to_all(comm, &source[i], &output[i], each, VESCOMM_F32, nullptr,
+                                         nullptr, nullptr));
+        };
+        EXPECT_EQ(allocations_of(exchange_all), 0U);
+    });
+}
+
 INSTANTIATE_TEST_SUITE_P(Counts, RepeatedAllocations, testing::Values(0, 3, 1'000, 100'000));
 
 }  // namespace
