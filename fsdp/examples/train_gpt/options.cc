@@ -5,10 +5,12 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <iostream>
 #include <map>
+#include <string_view>
 
 namespace train_gpt {
 
@@ -45,13 +47,33 @@ void require_at_least(const char *option, std::int64_t value, std::int64_t min) 
     require(value >= min, fmt::format("{} is {}; it must be at least {}", option, value, min));
 }
 
+std::optional<int> parse_number(std::string_view text) {
+    int number = 0;
+    const char *end = text.data() + text.size();
+    const auto [rest, error] = std::from_chars(text.data(), end, number);
+    if (error != std::errc() || rest != end) return std::nullopt;
+    return number;
+}
+
 int parse_ranks(const std::string &reshard) {
-    int ranks = 0;
-    const char *end = reshard.data() + reshard.size();
-    const auto [rest, error] = std::from_chars(reshard.data(), end, ranks);
-    require(error == std::errc() && rest == end && ranks >= 1,
+    const int ranks = parse_number(reshard).value_or(0);
+    require(ranks >= 1,
             fmt::format("--reshard {} is neither yes, no nor a number of ranks", reshard));
     return ranks;
+}
+
+Options::Death parse_death(const std::string &text, int steps) {
+    const std::string_view view = text;
+    const std::size_t colon = std::min(view.find(':'), view.size());
+    const Options::Death death = {
+        .step = parse_number(view.substr(0, colon)).value_or(0),
+        .rank = parse_number(view.substr(std::min(colon + 1, view.size()))).value_or(-1)};
+    require(
+        death.step >= 1 && death.step < steps && death.rank >= 0,
+        fmt::format("--kill-after {} is not STEP:RANK with a step from 1 to {} and a rank of at "
+                    "least 0",
+                    text, steps - 1));
+    return death;
 }
 
 void check(const Options &options) {
@@ -254,6 +276,12 @@ std::optional<Options> parse_options(int argc, const char *const *argv) {
                    "step is lost, yes or no; without copies training goes on from the last "
                    "checkpoint, or from the beginning")
         ->group(failures);
+    std::vector<std::string> deaths;
+    app.add_option("--kill-after", deaths,
+                   "STEP:RANK, to try --elastic: after this step the process of this rank kills "
+                   "itself; give it several times for several ranks")
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+        ->group(failures);
 
     const char *output = "Output";
     app.add_option("--sample", options.sample, "bytes of text to generate in the end; 0: none")
@@ -288,6 +316,8 @@ std::optional<Options> parse_options(int argc, const char *const *argv) {
     require(partner_copy == "yes" || partner_copy == "no",
             fmt::format("--partner-copy {} is neither yes nor no", partner_copy));
     options.partner_copy = partner_copy == "yes";
+    for (const std::string &death : deaths)
+        options.deaths.push_back(parse_death(death, options.steps));
     check(options);
     return options;
 }

@@ -8,6 +8,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "fsdp/examples/train_gpt/gpt.h"
 
@@ -53,6 +54,11 @@ struct Options {
 
     bool elastic = false;  // go on when ranks die
     bool partner_copy = true;  // with elastic: each rank holds a copy of another rank's shards
+    struct Death {
+        int step = 0;
+        int rank = 0;  // when the program began
+    };
+    std::vector<Death> deaths;
 
     std::string json;
     std::string picture;

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -63,7 +64,8 @@ Training::Training(vescomm::Communicator &comm, std::optional<Trainer> &trainer,
       options_(options),
       text_(text),
       results_(results),
-      saves_(options) {}
+      saves_(options),
+      first_rank_(comm.rank()) {}
 
 void Training::begin() {
     if (!trainer_) trainer_.emplace(comm_, options_, text_);
@@ -96,8 +98,14 @@ void Training::train() {
         results_.steps.push_back(trainer_->step(done));
         progress.step(done, results_.steps.back());
         ++done;
+        die_if_due(done);
     }
     saves_.wait();
+}
+
+void Training::die_if_due(int done) const {
+    for (const Options::Death &death : options_.deaths)
+        if (death.step == done && death.rank == first_rank_) std::raise(SIGKILL);
 }
 
 // Returns true if ranks have died.

@@ -56,6 +56,7 @@ public:
 private:
     void begin();
     void train();
+    void die_if_due(int done) const;
     bool shrink();
     void recover();
     void begin_again();
@@ -69,6 +70,7 @@ private:
     const TextData &text_;
     Results &results_;
     Saves saves_;
+    const int first_rank_;  // rank of this process before any death
     bool begun_ = false;  // the values of the engine are those of results_.first_step or later
     bool failed_ = false;  // ranks have died, and the engine has not recovered yet
     bool lost_ = false;  // some shards have neither a copy nor a checkpoint

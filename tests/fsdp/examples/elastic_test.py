@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-FileCopyrightText: The vescomm authors
 # SPDX-License-Identifier: Apache-2.0
-"""Kills ranks of train_gpt --elastic with SIGKILL: the others go on, with the loss curve of one rank.
+"""Ranks of train_gpt --elastic die of SIGKILL: the others go on, with the loss curve of one rank.
 
 TRAIN_GPT and VESCOMM_TEST_RUN are the paths of the two programs. VESCOMM_TEST_REPETITIONS is the
 number of deaths at random moments.
@@ -10,8 +10,6 @@ number of deaths at random moments.
 import json
 import os
 import random
-import re
-import signal
 import subprocess
 import tempfile
 import unittest
@@ -27,23 +25,6 @@ MODEL = (
     "--held-out-every 6 --lr 0.003"
 ).split()
 TOLERANCE = 2e-4
-# A line of progress: perhaps a rank, then step, loss, and times.
-PROGRESS = re.compile(r"(?:\[\d+\] )?\s+(\d+)\s+[\d.]+\s+[\d.]+\s+\d")
-
-
-def process_of(launcher, rank):
-    """Process of a rank, a child of the launcher."""
-    for name in os.listdir("/proc"):
-        try:
-            with open(f"/proc/{name}/stat", encoding="utf-8") as file:
-                parent = int(file.read().rsplit(")", 1)[1].split()[1])
-            with open(f"/proc/{name}/environ", "rb") as file:
-                variables = file.read().split(b"\0")
-        except OSError:
-            continue
-        if parent == launcher and b"VESCOMM_RANK=%d" % rank in variables:
-            return int(name)
-    raise LookupError(f"rank {rank} is not running")
 
 
 class Elastic(unittest.TestCase):
@@ -60,28 +41,21 @@ class Elastic(unittest.TestCase):
 
     @classmethod
     def train(cls, ranks, *arguments, deaths=()):
-        """Trains, and kills rank r after step s for each (s, r) of deaths."""
+        """Trains. Rank r kills itself after step s for each (s, r) of deaths."""
         output = os.path.join(cls.folder, "results.json")
         launcher = [RUN, "-n", str(ranks), "--min-ranks", "1"] if ranks > 1 else []
-        job = subprocess.Popen(
-            [*launcher, TRAIN_GPT, *MODEL, "--data", cls.text, "--json", output, *arguments],
+        kills = [part for step, rank in deaths for part in ("--kill-after", f"{step}:{rank}")]
+        job = subprocess.run(
+            [*launcher, TRAIN_GPT, *MODEL, "--data", cls.text, "--json", output, *arguments, *kills],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            check=False,
         )
-        left = sorted(deaths)
-        lines = []
-        for line in job.stdout:
-            lines.append(line)
-            step = PROGRESS.match(line)
-            while step and left and int(step[1]) >= left[0][0]:
-                os.kill(process_of(job.pid, left.pop(0)[1]), signal.SIGKILL)
-        job.stdout.close()
-        text = "".join(lines)
-        if job.wait() != 0:
-            raise AssertionError(f"exit code {job.returncode}: {text}")
+        if job.returncode != 0:
+            raise AssertionError(f"exit code {job.returncode}: {job.stdout}")
         with open(output, encoding="utf-8") as file:
-            return json.load(file), text
+            return json.load(file), job.stdout
 
     def expect_curve(self, results):
         for name in ("loss", "gradient_norm"):
