@@ -54,29 +54,33 @@ vescomm_status_t guarded(Body &&body) noexcept {
     }
 }
 
+// Not in line: calls of less than a microsecond check their arguments.
+[[noreturn, gnu::cold, gnu::noinline]] inline void refuse_argument(const char *function,
+                                                                   const char *parameter,
+                                                                   const char *why) {
+    throw Error(VESCOMM_ERROR_INVALID_ARGUMENT, std::string(function) + ": " + parameter + why);
+}
+
 // Throws if a pointer argument is null.
 inline void require(const void *argument, const char *function, const char *parameter) {
-    if (argument != nullptr) return;
-    throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
-                std::string(function) + ": " + parameter + " is NULL; it must be given");
+    if (argument == nullptr) [[unlikely]]
+        refuse_argument(function, parameter, " is NULL; it must be given");
 }
 
 // Throws if a handle is null, or was made before this process was forked.
 inline void require(const Handle *argument, const char *function, const char *parameter) {
     require(static_cast<const void *>(argument), function, parameter);
-    if (!argument->inherited()) return;
-    throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
-                std::string(function) + ": " + parameter +
-                    " was made before this process was forked, and belongs to its parent alone; "
-                    "use it there, and make communicators here after exec()");
+    if (argument->inherited()) [[unlikely]]
+        refuse_argument(function, parameter,
+                        " was made before this process was forked, and belongs to its parent "
+                        "alone; use it there, and make communicators here after exec()");
 }
 
-// Throws if a stream is given for host memory, the only kind of memory so far.
+// Throws if a stream is given for host memory.
 inline void require_no_stream(const void *stream, const char *function) {
-    if (stream == nullptr) return;
-    throw Error(
-        VESCOMM_ERROR_INVALID_ARGUMENT,
-        std::string(function) + ": a stream was given for host memory, which has none; pass NULL");
+    if (stream != nullptr) [[unlikely]]
+        refuse_argument(function, "a stream",
+                        " was given for host memory, which has none; pass NULL");
 }
 
 // Append-only structs. A caller built against an older header has a shorter struct than this

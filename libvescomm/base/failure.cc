@@ -70,8 +70,8 @@ std::string Failure::why() const {
     return why_;
 }
 
-void Failure::check() const {
-    if (broken()) throw Error(status(), why());
+void Failure::throw_cause() const {
+    throw Error(status(), why());
 }
 
 }  // namespace vescomm::internal

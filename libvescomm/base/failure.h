@@ -39,9 +39,14 @@ public:
     std::string why() const;
 
     // Throws Error with the first cause when broken.
-    void check() const;
+    void check() const {
+        if (broken()) [[unlikely]]
+            throw_cause();
+    }
 
 private:
+    [[noreturn]] void throw_cause() const;
+
     std::atomic<bool> broken_{false};
     mutable std::mutex mutex_;
     std::condition_variable visible_;

@@ -161,11 +161,9 @@ Communicator::~Communicator() {
     control_.reset();
 }
 
-void Communicator::check() const {
-    failure_.check();
-    if (left_)
-        throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
-                    "the communicator was finalized; nothing can be created or started on it");
+void Communicator::refuse_finalized() {
+    throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
+                "the communicator was finalized; nothing can be created or started on it");
 }
 
 void Communicator::progress() {

@@ -108,7 +108,11 @@ public:
     ObjectNumbers &numbers() { return numbers_; }
 
     // Throws the first failure, or that the communicator was freed.
-    void check() const;
+    void check() const {
+        failure_.check();
+        if (left_) [[unlikely]]
+            refuse_finalized();
+    }
 
     // ---- operations; see ProgressEngine ----
 
@@ -118,6 +122,7 @@ public:
     // Call check() before.
     void start(Operation &operation, const Run &run) { engine_.start(operation, run); }
     bool run(Operation &operation, const Run &run) { return engine_.run(operation, run); }
+    bool poll(Operation &operation) { return engine_.poll(operation); }
     bool test(Operation &operation) { return engine_.test(operation); }
     void wait(Operation &operation, const std::function<std::string()> &what) {
         engine_.wait(operation, what);
@@ -188,6 +193,7 @@ private:
     FlightHeader flight_header(vescomm_status_t status, const std::string &why) const;
     // Waits until every rank has left.
     void wait_for_finalizing_ranks();
+    [[noreturn]] static void refuse_finalized();
     // Other ranks that have not left.
     std::vector<int> staying() const;
 

@@ -31,6 +31,8 @@ public:
 
     void start(Operation &operation) noexcept { running_.push_back(&operation); }
     const std::vector<Operation *> &running() const noexcept { return running_; }
+    // No operation runs any more.
+    void clear() noexcept { running_.clear(); }
     // Removes the running operations for which `ended` holds; returns their number.
     template <typename Ended>
     std::size_t erase_if(const Ended &ended) noexcept {

@@ -17,8 +17,18 @@ namespace {
 // Calls of progress within start(). The progress thread does the rest.
 constexpr int max_start_rounds = 2;
 
-// Polls of run(), which holds the lock meanwhile: some microseconds.
-constexpr int max_polls_of_run = 400;
+// Polls of run() and poll(), which hold the lock meanwhile: some microseconds.
+constexpr int max_polls = 400;
+
+[[noreturn, gnu::cold, gnu::noinline]] void refuse_running() {
+    throw Error(VESCOMM_ERROR_INVALID_ARGUMENT, "the request is running already");
+}
+
+[[noreturn, gnu::cold, gnu::noinline]] void refuse_run_number() {
+    throw Error(VESCOMM_ERROR_UNSUPPORTED,
+                "flags count 2^32 - 1 runs, and this is one more; make another request, or for "
+                "barriers and arrays another communicator");
+}
 
 }  // namespace
 
@@ -68,15 +78,17 @@ bool ProgressEngine::retire(std::unique_ptr<Operation> operation) noexcept {
 }
 
 void ProgressEngine::check_startable(const Operation &operation, const Run &run) {
-    if (!operation.settled())
-        throw Error(VESCOMM_ERROR_INVALID_ARGUMENT, "the request is running already");
-    if (run.number >> 32 != 0)
-        throw Error(VESCOMM_ERROR_UNSUPPORTED,
-                    "flags count 2^32 - 1 runs, and this is one more; make another request, or for "
-                    "barriers and arrays another communicator");
+    if (!operation.settled()) refuse_running();
+    if (run.number >> 32 != 0) refuse_run_number();
 }
 
 void ProgressEngine::start(Operation &operation, const Run &run) {
+    if (polls_directly()) {
+        const EngineLock::Caller lock(lock_);
+        check_startable(operation, run);
+        running_.run(operation, run, 0);
+        return;
+    }
     const Pollers::Polling polling(pollers_);
     const EngineLock::Caller lock(lock_);
     check_startable(operation, run);
@@ -91,16 +103,20 @@ void ProgressEngine::start(Operation &operation, const Run &run) {
     if (more && !operation.settled()) wake();
 }
 
-// Among the ranks of one node, a small collective takes less time than the general way of an
-// operation through start() and wait().
 bool ProgressEngine::run(Operation &operation, const Run &run) {
-    if (pollers_.threaded() || between_nodes()) {
+    if (!polls_directly()) {
         start(operation, run);
         return false;
     }
     const EngineLock::Caller lock(lock_);
     check_startable(operation, run);
-    return running_.run(operation, run, std::min(spins_, max_polls_of_run));
+    return running_.run(operation, run, std::min(spins_, max_polls));
+}
+
+bool ProgressEngine::poll(Operation &operation) {
+    if (!polls_directly()) return false;
+    const EngineLock::Caller lock(lock_);
+    return running_.poll(operation, std::min(spins_, max_polls));
 }
 
 bool ProgressEngine::test(Operation &operation) {
@@ -182,7 +198,7 @@ void ProgressEngine::run_thread() {
         }
         if (sleepy && !stopping_) {
             constexpr int milliseconds = 200;
-            poll(entries.data(), entries.size(), milliseconds);
+            ::poll(entries.data(), entries.size(), milliseconds);
         }
         board.end_poll();
     }

@@ -67,6 +67,9 @@ public:
     // start(), and a first wait without sleep. Returns true if the operation is complete; otherwise
     // wait for it.
     bool run(Operation &operation, const Run &run);
+    // The beginning of a wait, for some microseconds. Returns true if the operation is complete;
+    // otherwise wait for it. Does nothing where other ways of waiting are faster.
+    bool poll(Operation &operation);
     bool test(Operation &operation);
     void progress();
     // Makes progress once. Returns true if anything moved.
@@ -129,6 +132,9 @@ private:
     void let_others() const noexcept;
     // Throws unless the run can be started. Under the lock.
     static void check_startable(const Operation &operation, const Run &run);
+    // Among the ranks of one node, without a progress thread, a small collective takes less time
+    // than the general way of an operation through start() and wait().
+    bool polls_directly() const noexcept { return !pollers_.threaded() && !between_nodes(); }
     // Throws if the program ended the wait.
     void wait(const std::function<bool()> &done, const Waiting &waiting);
     // Returns false if the program ended the wait.

@@ -92,9 +92,8 @@ void Request::run() {
     finish();
 }
 
-void start_all(const std::vector<std::unique_ptr<Request>> &requests) {
-    if (requests.size() > 1)
-        for (const auto &request : requests) request->require_idle();
+void start_several(const std::vector<std::unique_ptr<Request>> &requests) {
+    for (const auto &request : requests) request->require_idle();
     for (const auto &request : requests) request->start();
 }
 
@@ -113,7 +112,7 @@ void Request::wait() {
         comm_->failure().check();
         return;
     }
-    comm_->wait(*operation_, [this] { return describe(); });
+    if (!comm_->poll(*operation_)) comm_->wait(*operation_, [this] { return describe(); });
     finish();
 }
 
@@ -122,8 +121,8 @@ bool Request::try_wait(const std::function<bool()> &meanwhile) {
         comm_->failure().check();
         return true;
     }
-    if (!comm_->try_wait(
-            *operation_, [this] { return describe(); }, meanwhile))
+    if (!comm_->poll(*operation_) && !comm_->try_wait(
+                                         *operation_, [this] { return describe(); }, meanwhile))
         return false;
     finish();
     return true;

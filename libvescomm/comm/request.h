@@ -106,7 +106,12 @@ private:
     double started_at_ = 0;  // seconds of the trace's clock
 };
 
+void start_several(const std::vector<std::unique_ptr<Request>> &requests);
+
 // Starts all requests, or none.
-void start_all(const std::vector<std::unique_ptr<Request>> &requests);
+inline void start_all(const std::vector<std::unique_ptr<Request>> &requests) {
+    if (requests.size() == 1) return requests[0]->start();
+    start_several(requests);
+}
 
 }  // namespace vescomm::internal

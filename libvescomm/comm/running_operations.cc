@@ -30,11 +30,28 @@ void RunningOperations::stop() noexcept {
 bool RunningOperations::run(Operation &operation, const Run &run, int polls) noexcept {
     begin(operation, run);
     const bool alone = operations_.running().empty();
-    for (int poll = 0; alone && poll <= polls && !failure_.stops_transports(); ++poll) {
+    if (alone && poll_alone(operation, polls)) return true;
+    operations_.start(operation);
+    if (!alone) progress();
+    return operation.settled();
+}
+
+bool RunningOperations::poll(Operation &operation, int polls) noexcept {
+    if (operation.settled()) return true;
+    const auto &running = operations_.running();
+    if (running.size() != 1 || running[0] != &operation) return false;
+    if (!poll_alone(operation, polls)) return false;
+    operations_.clear();
+    // A thread may sleep until this operation is complete.
+    sleepers_.completed();
+    return true;
+}
+
+bool RunningOperations::poll_alone(Operation &operation, int polls) noexcept {
+    for (int poll = 0; poll <= polls && !failure_.stops_transports(); ++poll) {
         operation.advance();
         if (settle(operation)) return true;
     }
-    operations_.start(operation);
     return false;
 }
 

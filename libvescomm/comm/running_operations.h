@@ -49,9 +49,12 @@ public:
         begin(operation, run);
         operations_.start(operation);
     }
-    // Without transports to other nodes: starts the operation, and polls it at most `polls` times
-    // unless others run. Returns true if it is complete.
+    // Without transports to other nodes: starts the operation, and polls it at most 1 + `polls`
+    // times; if others run, executes the possible steps of all once. Returns true if it is
+    // complete.
     bool run(Operation &operation, const Run &run, int polls) noexcept;
+    // The same for an operation that was started.
+    bool poll(Operation &operation, int polls) noexcept;
     const std::vector<Operation *> &running() const noexcept { return operations_.running(); }
     // Executes the steps that are possible without waiting, in the transports and in all
     // operations. Stops the transports instead if they must stop. Returns true if anything moved.
@@ -80,6 +83,9 @@ private:
             recorder_.set_message(operation.flight, operation.peer(), operation.tag(),
                                   operation.peer() == VESCOMM_ANY_SOURCE);
     }
+    // Polls the operation, which is the only one that runs. Returns true if it is complete; it has
+    // then been settled.
+    bool poll_alone(Operation &operation, int polls) noexcept;
     // Settles the operation if it is complete.
     bool settle(Operation &operation) noexcept;
     // Settles the operations that are complete; true if there were any.

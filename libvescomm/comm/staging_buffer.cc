@@ -111,7 +111,8 @@ void StagingBuffer::bind(Bindings &bindings, vescomm_type_t type) {
     bindings.release.counter = {channel_, release_flag};
     bindings.release.when_complete = true;
     bindings.sequences = &sequences_;
-    bindings.match.recent_calls = recent_calls_.get();
+    // They are compared with the calls of ranks on other nodes only.
+    if (comm_->nodes().count() > 1) bindings.match.recent_calls = recent_calls_.get();
 }
 
 Run StagingBuffer::next(std::uint32_t uncompared) {
