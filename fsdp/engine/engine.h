@@ -155,7 +155,7 @@ private:
     Gradients gradients_;
     Update last_update_;
     std::uint64_t generation_ = 0;  // changes of the parameters so far
-    bool complete_ = true;  // false: masters and states are partly set
+    bool complete_ = true;  // false: masters and states are partly set, or partly updated
     std::uint64_t recoveries_ = 0;  // that led to this engine
     std::vector<std::string> loaded_extras_;  // by rank of the job that saved
 };

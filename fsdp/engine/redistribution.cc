@@ -65,8 +65,8 @@ std::string Survivors::ranks_at(int position) const {
 std::string Survivors::missing() const {
     for (const Holding &holding : holdings_)
         if (holding.complete == 0 || holding.generation != holdings_.front().generation)
-            return "a rank failed while parameters were initialised or loaded, so the shards of "
-                   "the survivors are not of one step";
+            return "a rank failed while parameters were initialised, loaded or updated, so the "
+                   "shards of the survivors are not of one step";
     for (int position = 0; position < mesh_.shard_ranks; ++position)
         if (provider(position, 0) < 0)
             return fmt::format("no survivor has the shard of {}; the failed ranks are {} of {}",

@@ -20,7 +20,7 @@ namespace vescomm::fsdp {
 struct Holding {
     std::int64_t rank = 0;  // in the old communicator
     std::int64_t generation = 0;  // changes of the parameters so far
-    std::int64_t complete = 0;  // 1: shards are valid; initialise and load have ended
+    std::int64_t complete = 0;  // 1: shards are valid; initialise, load and step have ended
     std::int64_t copied_rank = -1;  // old rank whose copy it has; -1: none
     std::uint64_t folder = 0;  // hash of the name of the folder of checkpoints; 0: none
 };

@@ -132,7 +132,9 @@ void Engine::apply(const Update &update, bool gathers) {
         if (gathers) follow_update(unit, first);
         begin = vescomm_trace_get_seconds();
     };
-    // Nothing fails from here on: the step is complete on this rank.
+    // From here on the step counts as complete on this rank. Only a kind of optimizer can fail. The
+    // shards of this rank are then partly updated, and `complete_` stays false: reset() does not
+    // restore them.
     last_update_ = update;
     optimizer_.agree_on_settings();
     if (copy_) copy_->optimizer().agree_on_settings();

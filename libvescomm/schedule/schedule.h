@@ -46,7 +46,8 @@ inline Place later(Place place, std::int64_t elements) {
 
 enum class Action : std::uint8_t {
     acquire,  // wait until every rank of this node has released the buffer, or the slot of the
-              // staging buffer; for a message, until the previous message has left the eager buffer
+              // staging buffer. Sender of a message: until the previous message has left the eager
+              // buffer; receiver: until the message of the receive has been found
     copy,  // from -> to, converting where the regions' types differ
     reduce,  // combine all sources -> to; with `finish` the result is scaled
     put,  // from -> to in the memory of a peer, then raise `flag` there; with value 0 it is a part

@@ -20,9 +20,9 @@ namespace vescomm::internal {
 // Number of a memory within its communicator, equal on every rank.
 using MemoryId = std::uint32_t;
 
-// A signal is a counter that one rank raises and others watch; it never decreases. `channel` is the
-// number of a set of flags (of a request, a memory or a slot), the same on every rank. `flag` is
-// one of its counters (base/flags.h).
+// A signal is a flag of a schedule as transports see it: a counter that one rank raises and others
+// watch; it never decreases. `channel` is the number of a set of flags (of a request, a memory or a
+// slot), the same on every rank. `flag` is one of its counters (base/flags.h).
 struct SignalName {
     std::uint32_t channel = 0;
     std::uint32_t flag = 0;

@@ -117,7 +117,7 @@ TEST_P(RepeatedAllocations, AreNone) {
     }
 }
 
-// More arrays than a table without room for collisions would find again.
+// More arrays than a table without space for collisions would find again.
 TEST(RepeatedAllocationsOfManyArrays, AreNone) {
     run_array_ranks({Kind::node, {0, 0}}, [](vescomm_comm_t *comm) {
         constexpr std::size_t arrays = 100, each = 16;

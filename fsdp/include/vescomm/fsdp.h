@@ -103,7 +103,7 @@ typedef struct vescomm_fsdp_spec_options {
     /** Not 0: each rank holds a copy of another rank's masters and states in its memory, on another
      *  node if there is one, so that vescomm_fsdp_recover() needs no checkpoint after the death of
      *  one rank. No effect with replicas (ddp, hsdp, mics), which are such copies. Optimizers are
-     * called for the copy, too: all that they keep between steps must be in their states. */
+     *  called for the copy, too: all that they keep between steps must be in their states. */
     int32_t partner_copy;
     /** Folder of a local disk for masters and states of optimizers, instead of memory. Each rank
      *  has a file without a name there, which ends with the process. The step reads the values of a
@@ -111,21 +111,22 @@ typedef struct vescomm_fsdp_spec_options {
      *  differ between ranks. NULL: all in memory. */
     const char *offload_folder;
     /** Number of consecutive ranks that keep a secondary copy of the gathered parameters together,
-     * a divisor of the ranks that shard a unit. The first gather of a unit after a step fills the
+     *  a divisor of the ranks that shard a unit. The first gather of a unit after a step fills the
      *  copy, in the type in which the unit is sent; each gather then stays within the ranks of one
      *  copy, so it is fast if these are a node. Values have the same bits. A gather that fills the
-     *  copy completes after the ranks of the group have made a further call of the engine. Not with
-     *  units that stay gathered until the step (keep_gathered, zero1, zero2, ddp); no effect if
-     * there is a slot for each unit. 0: no copy. */
+     *  copy needs a further call of the engine on every rank of the group before it completes. Not
+     *  with units that stay gathered until the step (keep_gathered, zero1, zero2, ddp); no effect
+     *  if there is a slot for each unit. 0: no copy. */
     int32_t reshard_ranks;
     uint32_t reserved2;
     /** A unit whose gathered parameters have more bytes is *large*. Large units have slots of their
-     *  own, so that one of them, such as an embedding, does not decide the size of all slots: one
-     *  unit slot and one gradient slot, or as many as one unit uses through tied parameters. A unit
-     *  that has a slot alone stays gathered until the step. Two large units cannot be open at a
-     * time, unless one uses the other. No effect if there is a slot for each unit. 0: no unit is
-     * large.
-     */
+     *  own, so that one of them, such as an embedding, does not decide the size of all slots. All
+     *  large units share one unit slot and one gradient slot. If units are tied to parameters of
+     *  large units, there are as many unit slots as large units must be gathered together, and the
+     *  same number of gradient slots, plus one for each large unit to which others are tied. As
+     *  many large units can be open at once as there are unit slots for them. A large unit that
+     *  shares its slot with no other stays gathered until the step. No effect if there is a slot
+     *  for each unit. 0: no unit is large. */
     int64_t large_unit_bytes;
 } vescomm_fsdp_spec_options_t;
 
@@ -190,11 +191,16 @@ typedef int32_t vescomm_fsdp_placement_t;
  * Adds an axis to the mesh of ranks. The last axis has consecutive ranks. Without an axis the
  * preset is zero3.
  *
- * These placements of parameters, gradients and optimizer state exist, each on at most one axis:
- * (shard, shard, shard), (replicate, shard, shard) or (replicate, partial, shard) on the last axis,
- * and (replicate, replicate, replicate) on the first one. (replicate, shard, shard) on the first of
- * two axes, with (shard, shard, shard) on the last one, keeps secondary copies: see reshard_ranks
- * of the options.
+ * These combinations of placements exist. There is at most one axis of each group of rows.
+ *
+ *     axis   parameters  gradients  optimizer  as in
+ *     last   shard       shard      shard      zero3
+ *     last   replicate   shard      shard      zero2
+ *     last   replicate   partial    shard      zero1
+ *
+ *     first  replicate   replicate  replicate  ddp; before one of the rows above: hsdp, mics
+ *     first  replicate   shard      shard      hpz, before an axis of three times shard:
+ *                                              secondary copies, see reshard_ranks of the options
  *
  * @param name  unique, used in messages.
  * @param size  number of ranks along the axis. 0: all that the other axes leave.
@@ -230,7 +236,7 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_add_axis(vescomm_fsdp_spec_t *spec, co
  *
  * Collective: no.  Blocking: no.  Threads: one.
  * Source: Rajbhandari et al., "ZeRO", 2020; Zhang et al., "MiCS", 2022; Wang et al., "ZeRO++",
- * 2023. Since: 0.1
+ * 2023.  Since: 0.1
  */
 VESCOMM_API vescomm_status_t vescomm_fsdp_preset(vescomm_fsdp_spec_t *spec, const char *preset);
 
@@ -252,7 +258,9 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_add_unit(vescomm_fsdp_spec_t *spec, co
 /** The engine does not manage the parameter: it has an id, but no memory. */
 #define VESCOMM_FSDP_IGNORED ((uint32_t)2)
 
-/** One parameter. Append-only; a zero member means its default. */
+/** Description of a parameter, for vescomm_fsdp_add_parameter(). (The function
+ *  vescomm_fsdp_parameter() returns the gathered values of one.) Append-only; a zero member means
+ *  its default. */
 typedef struct vescomm_fsdp_parameter {
     uint32_t struct_size;
     /** Number of entries of shape; 0 is a scalar. */
@@ -371,9 +379,8 @@ typedef struct vescomm_fsdp_report {
     /** Bytes of gradient shards that this rank gives to the holder of its copy in a step. */
     uint64_t partner_bytes_per_step;
     /** Masters and states in the file of offload_folder, including the partner copy. They are in
-     * the members above, but not in peak_bytes, because the system can reclaim the pages of the
-     * file.
-     */
+     *  the members above, but not in peak_bytes, because the system can reclaim the pages of the
+     *  file. */
     uint64_t file_bytes;
     /** This rank's part of a secondary copy of all gathered parameters, with reshard_ranks, and
      *  memory for shards that are converted to fill copies. Part of peak_bytes. */
@@ -509,8 +516,8 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_initialise(vescomm_fsdp_t *engine,
 #define VESCOMM_FSDP_LAST ((uint32_t)1)
 /** Gradients stay on this rank; needs keep_gradients. */
 #define VESCOMM_FSDP_NO_SYNC ((uint32_t)2)
-/** States that gradients are not summed over replicas (the outer axis) in this micro-batch. They
- *  never are before the last one, so the flag changes nothing; it is an error with LAST. */
+/** No effect: gradients are summed over replicas (the outer axis) in the last micro-batch only. The
+ *  flag exists so that a trainer can state this; it is an error with LAST and with EVAL. */
 #define VESCOMM_FSDP_NO_OUTER ((uint32_t)4)
 /** Forward only: no gradients. */
 #define VESCOMM_FSDP_EVAL ((uint32_t)8)
@@ -545,7 +552,7 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_begin(vescomm_fsdp_t *engine, uint32_t
  * goes through backward at most as often as through forward.
  *
  * @param unit    of vescomm_fsdp_add_unit().
- * @param stream  must be NULL for host memory, the only kind so far.
+ * @param stream  must be NULL: all memory here is host memory.
  * @return for all of them: VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: misuse.
  *         VESCOMM_ERROR_MISMATCH: ranks announced different events. VESCOMM_ERROR_ABORTED: another
  *         rank failed. VESCOMM_ERROR_TIMEOUT, VESCOMM_ERROR_PEER_FAILED.
@@ -587,7 +594,7 @@ typedef struct vescomm_fsdp_view {
     int32_t dimensions; /**< entries of shape and strides */
     uint32_t reserved;
     /** Changes with the parameters: number of steps that were not skipped, initialisations and
-     * loads so far. The same on every rank. */
+     *  loads so far. The same on every rank. */
     uint64_t generation;
 } vescomm_fsdp_view_t;
 
@@ -598,7 +605,7 @@ static inline vescomm_fsdp_view_t vescomm_fsdp_view_init(void) {
 }
 
 /**
- * Returns a gathered parameter, to be read only.
+ * Returns the gathered values of a parameter, to be read only.
  *
  * Before: its unit is open. After: the view is valid until the unit is closed.
  *
@@ -644,7 +651,7 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_gradient(vescomm_fsdp_t *engine, uint6
  * @param data    all elements of the parameter, dense and row-major. Borrowed for the call. NULL is
  *                an error without an effect, unless there are no elements.
  * @param type    f32 or the type of the gradients.
- * @param stream  must be NULL for host memory, the only kind so far.
+ * @param stream  must be NULL: all memory here is host memory.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: misuse, or the parameter is frozen.
  *         VESCOMM_ERROR_UNSUPPORTED: another type.
  *
@@ -661,7 +668,7 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_push_gradient(vescomm_fsdp_t *engine, 
  *
  * Before: no unit is open.
  *
- * @param stream  must be NULL for host memory, the only kind so far.
+ * @param stream  must be NULL: all memory here is host memory.
  * @return as the events.
  *
  * Collective: yes, same order.  Blocking: at most the timeout.  Threads: one.  Since: 0.1
@@ -736,11 +743,12 @@ static inline vescomm_fsdp_step_t vescomm_fsdp_step_init(void) {
  *
  * @param step    [in,out] struct_size and arguments set by the caller, the same on every rank;
  *                results filled.
- * @param stream  must be NULL for host memory, the only kind so far.
+ * @param stream  must be NULL: all memory here is host memory.
  * @return as the events. VESCOMM_ERROR_MISMATCH: the arguments differ between ranks; nothing was
  *         updated. VESCOMM_ERROR_INVALID_ARGUMENT: also when a kind of optimizer failed; this
- *         rank's shards are then partly updated. If a gather cannot be started, the step is
- *         complete nevertheless, and the next event returns the error.
+ *         rank's shards are then partly updated, and vescomm_fsdp_reset() does not restore them.
+ *         If a gather cannot be started, the step is complete nevertheless, and the next event
+ *         returns the error.
  *
  * Collective: yes, same order.  Blocking: at most the timeout.  Threads: one.  Since: 0.1
  */
@@ -753,7 +761,7 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_step(vescomm_fsdp_t *engine, vescomm_f
  *
  * @param group     of vescomm_fsdp_add_group().
  * @param settings  as in vescomm_fsdp_add_group(); the kind must need the same states with them.
- * The same on every rank.
+ *                  The same on every rank.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT, VESCOMM_ERROR_OUT_OF_MEMORY: nothing changed.
  *
  * Collective: yes; all ranks call it between the same events.  Blocking: no.  Threads: one.
@@ -768,7 +776,10 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_set_group(vescomm_fsdp_t *engine, uint
  *
  * After: parameters, states of the optimizer and settings of groups are as after the last step, or
  * after vescomm_fsdp_create(). Views are invalid. If vescomm_fsdp_step() succeeded on some ranks
- * only, because another rank failed after its update, reset completes the step on all ranks.
+ * only, because another rank failed after its update, reset completes the step on all ranks. There
+ * is one exception: if a kind of optimizer failed in vescomm_fsdp_step(), the step counts as
+ * complete, and the shards of that rank stay partly updated until all ranks call
+ * vescomm_fsdp_load() or vescomm_fsdp_initialise().
  *
  * @return VESCOMM_OK. After any error the engine has failed on all ranks, and they may call it
  *         again: the first error of the communicator given to vescomm_fsdp_create(), if that one
@@ -785,7 +796,7 @@ typedef struct vescomm_fsdp_recovery {
     int32_t from_checkpoint; /**< [out] 1: the values are those of the checkpoint */
     /** [in] Another specification of the same model, such as one with another preset. Its groups
      *  must have the same states as those of the engine. NULL: that of the engine, with the
-     * settings of the last step. Borrowed for the call. */
+     *  settings of the last step. Borrowed for the call. */
     const vescomm_fsdp_spec_t *spec;
     /** [in] Folder of checkpoints, to load if no survivor has some of the shards. NULL: none.
      *  Borrowed for the call. */
@@ -807,7 +818,7 @@ static inline vescomm_fsdp_recovery_t vescomm_fsdp_recovery_init(void) {
  *     vescomm_comm_shrink(comm, NULL, 0, &survivors);
  *     vescomm_fsdp_recover(engine, survivors, &recovery);
  *     vescomm_comm_free(comm);
- *     ...                                     repeat the step recovery.steps, and go on
+ *     ...                          continue with step number recovery.steps, counted from 0
  *
  * The values are those after the last step that a survivor has completed; ranks that are behind
  * apply it. The shards of the failed ranks come from replicas, or from copies (partner_copy of the
@@ -857,7 +868,8 @@ typedef int32_t vescomm_fsdp_role_t;
  * @param state  index in vescomm_optimizer_needs_t.states; 0 for other roles.
  * @param view   [in,out] struct_size set by the caller; dimensions is 0. Valid until the engine is
  *               freed; aligned to 64 bytes.
- * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT.
+ * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT. VESCOMM_ERROR_UNSUPPORTED: a state of a unit
+ *         with trainable parameters of several types, whose states are not in one array.
  *
  * Collective: no.  Blocking: no.  Threads: one.  Since: 0.1
  */
@@ -916,7 +928,7 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_get_counters(const vescomm_fsdp_t *eng
 
 /** Counters of one unit on this rank since the creation of the engine. Its waits for gathers are in
  *  forward_seconds and backward_seconds: a unit with much more than the others is gathered too
- * late. Append-only. */
+ *  late. Append-only. */
 typedef struct vescomm_fsdp_unit_counters {
     uint32_t struct_size;
     uint32_t reserved;
@@ -1044,13 +1056,14 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_get_comm(vescomm_fsdp_t *engine, vesco
 /** Work in the background, such as a save. */
 typedef struct vescomm_job vescomm_job_t;
 
-/** Bytes of the program in a checkpoint, and options of a save. Append-only; a zero member means
- * its default. */
+/** Arguments of vescomm_fsdp_save() besides the folder: the number of saves that remain, and bytes
+ *  that this rank of the program adds to the checkpoint. vescomm_fsdp_get_extra() returns the bytes
+ *  after a load. Append-only; a zero member means its default. */
 typedef struct vescomm_fsdp_extra {
     uint32_t struct_size;
     /** Saves that remain in the folder, the new one included. 0: 2. The same on every rank. */
     int32_t keep;
-    /** Bytes of this rank: random state, learning-rate schedule. Copied by the call. */
+    /** The bytes, such as a random state or a learning-rate schedule. Copied by the call. */
     const void *data;
     size_t bytes; /**< of data; 0: none */
 } vescomm_fsdp_extra_t;

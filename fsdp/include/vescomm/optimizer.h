@@ -22,7 +22,7 @@ extern "C" {
 #endif
 
 /** A state of an optimizer: one element for each element of the parameter, zero before the first
- * step. Append-only. */
+ *  step. Append-only. */
 typedef struct vescomm_optimizer_state {
     uint32_t struct_size;
     vescomm_type_t type; /**< of the elements */
@@ -52,7 +52,7 @@ static inline vescomm_optimizer_needs_t vescomm_optimizer_needs_init(void) {
 }
 
 /** A part of one parameter in a run, or in the shard of a unit. Append-only. In an array of these,
- * an entry begins struct_size bytes after the one before. */
+ *  an entry begins struct_size bytes after the one before. */
 typedef struct vescomm_optimizer_piece {
     uint32_t struct_size;
     uint32_t reserved;
@@ -69,7 +69,7 @@ static inline vescomm_optimizer_piece_t vescomm_optimizer_piece_init(void) {
 }
 
 /** Returns an entry of an array of pieces, which may have members that this header does not know.
- * Since: 0.1 */
+ *  Since: 0.1 */
 static inline const vescomm_optimizer_piece_t *vescomm_optimizer_piece_at(
     const vescomm_optimizer_piece_t *pieces, size_t index) {
     return (const vescomm_optimizer_piece_t *)(const void *)((const char *)pieces +
@@ -77,13 +77,13 @@ static inline const vescomm_optimizer_piece_t *vescomm_optimizer_piece_at(
 }
 
 /** One call of vescomm_optimizer_kind_t.step: consecutive elements of this rank's shards. All
- * members are valid during the call. Append-only. */
+ *  members are valid during the call. Append-only. */
 typedef struct vescomm_optimizer_run {
     uint32_t struct_size;
     uint32_t states; /**< entries of @p state */
     int64_t elements; /**< of every array; padding between pieces is part of them, and is zero */
-    const vescomm_optimizer_piece_t
-        *pieces; /**< in order of offset, see vescomm_optimizer_piece_at() */
+    /** In order of offset, see vescomm_optimizer_piece_at(). */
+    const vescomm_optimizer_piece_t *pieces;
     size_t piece_count;
     float *master; /**< in: the values before the step; out: after it */
     const float *gradient; /**< summed over ranks, not yet multiplied by gradient_scale */
@@ -144,7 +144,7 @@ typedef struct vescomm_adamw_settings {
 } vescomm_adamw_settings_t;
 
 /** Returns learning rate 1e-3, betas 0.9 and 0.999, epsilon 1e-8, weight decay 0.01, the defaults
- * of PyTorch. Since: 0.1 */
+ *  of PyTorch. Since: 0.1 */
 static inline vescomm_adamw_settings_t vescomm_adamw_settings_init(void) {
     vescomm_adamw_settings_t settings = {
         sizeof(vescomm_adamw_settings_t), 0, 1e-3, 0.9, 0.999, 1e-8, 0.01};

@@ -93,8 +93,8 @@ typedef struct vescomm_gpu_comm_options {
      *  It must come from the library of NCCL that vescomm has loaded; vescomm-info shows the file.
      *  The behaviour with a communicator of another copy in the process, such as one that is linked
      *  statically, is undefined. It is refused if the process exports the functions of another
-     * copy, or if NCCL does not recognise it; a copy of the same version whose functions are hidden
-     * is not detected. */
+     *  copy, or if NCCL does not recognise it; a copy of the same version whose functions are
+     *  hidden is not detected. */
     void *nccl_comm;
 } vescomm_gpu_comm_options_t;
 
@@ -114,12 +114,12 @@ static inline vescomm_gpu_comm_options_t vescomm_gpu_comm_options_init(void) {
  * @param out      [out] owned by the caller; free with vescomm_gpu_comm_free(), before or after
  *                 @p comm.
  * @return VESCOMM_OK. VESCOMM_ERROR_UNSUPPORTED: see vescomm_gpu_check_support(); all ranks return
- * it if one rank lacks something, the error text names that rank, and @p comm stays usable. Also
- * between nodes with VESCOMM_ENCRYPTION=yes, because NCCL does not encrypt. VESCOMM_ERROR_MISMATCH:
- * the ranks passed different options, or have different versions of NCCL.
- * VESCOMM_ERROR_OUT_OF_MEMORY: the workspace. VESCOMM_ERROR_INVALID_ARGUMENT.
- * VESCOMM_ERROR_SYSTEM: NCCL or CUDA failed, also because two ranks have the same device.
- * VESCOMM_ERROR_TIMEOUT, VESCOMM_ERROR_PEER_FAILED.
+ *         it if one rank lacks something, the error text names that rank, and @p comm stays usable.
+ *         Also between nodes with VESCOMM_ENCRYPTION=yes, because NCCL does not encrypt.
+ *         VESCOMM_ERROR_MISMATCH: the ranks passed different options, or have different versions of
+ *         NCCL. VESCOMM_ERROR_OUT_OF_MEMORY: the workspace. VESCOMM_ERROR_INVALID_ARGUMENT.
+ *         VESCOMM_ERROR_SYSTEM: NCCL or CUDA failed, also because two ranks have the same device.
+ *         VESCOMM_ERROR_TIMEOUT, VESCOMM_ERROR_PEER_FAILED.
  *
  * Collective: yes, same order.  Blocking: yes, at most the timeout of @p comm.
  * Threads: one at a time per communicator.  Source: ncclCommInitRankConfig.  Since: 0.1
@@ -144,8 +144,7 @@ VESCOMM_API vescomm_status_t vescomm_gpu_comm_check(vescomm_gpu_comm_t *comm);
  * Waits until the work of a stream is complete, and returns early if the communicator fails.
  * Makes progress on the vescomm_comm_t meanwhile.
  *
- * @param stream  must not be captured. If it is NULL, no blocking stream may be
- *                captured either.
+ * @param stream  must not be captured. If it is NULL, no blocking stream may be captured either.
  * @return VESCOMM_OK. VESCOMM_ERROR_TIMEOUT: the work takes longer than the timeout of the
  *         vescomm_comm_t, which is broken. Otherwise as vescomm_gpu_comm_check().
  *
@@ -165,8 +164,8 @@ VESCOMM_API vescomm_status_t vescomm_gpu_wait(vescomm_gpu_comm_t *comm, void *st
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: the handle was inherited by fork().
  *
  * Collective: yes, unless the vescomm_comm_t is broken.  Blocking: yes, at most the timeout each
- * for the device and for NCCL.  Threads: one, the last to use it.  Source: ncclCommDestroy.  Since:
- * 0.1
+ * for the device and for NCCL.  Threads: one, the last to use it.  Source: ncclCommDestroy.
+ * Since: 0.1
  */
 VESCOMM_API vescomm_status_t vescomm_gpu_comm_free(vescomm_gpu_comm_t *comm);
 
@@ -198,7 +197,7 @@ VESCOMM_API vescomm_status_t vescomm_gpu_malloc(vescomm_gpu_comm_t *comm, uint64
  * @param pointer  NULL: no effect.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: no such memory begins at @p pointer, or a
  *         stream of the device is captured; nothing was freed. VESCOMM_ERROR_TIMEOUT: the work
- * takes longer than the timeout of the vescomm_comm_t, which is broken. Otherwise as
+ *         takes longer than the timeout of the vescomm_comm_t, which is broken. Otherwise as
  *         vescomm_gpu_comm_check(). If the vescomm_comm_t was broken before, VESCOMM_OK, and the
  *         memory leaks if the work does not end; see above.
  *
@@ -214,7 +213,7 @@ VESCOMM_API vescomm_status_t vescomm_gpu_mfree(vescomm_gpu_comm_t *comm, void *p
  * @param layout  the same on every rank, with one shard for each rank; used during the call only.
  * @param type    type of the elements.
  * @param source  the shard of this rank. NULL: in place, where the shard lies in @p output. Must
- * not overlap output otherwise.
+ *                not overlap output otherwise.
  * @param output  the whole buffer. Fastest if its beginning and the cuts are multiples of 16 bytes.
  * @return VESCOMM_OK: it is on the stream. VESCOMM_ERROR_INVALID_ARGUMENT: nothing happened.
  *         VESCOMM_ERROR_UNSUPPORTED: the method of the options does not suit; nothing happened.
@@ -242,14 +241,14 @@ VESCOMM_API vescomm_status_t vescomm_gpu_all_gather_v(vescomm_gpu_comm_t *comm,
  * - the average multiplies each contribution by 1 / ranks, and adds the products. The factor and
  *   each product are rounded to the type. The average of equal values may thus be another value:
  *   three times 1.75 in bf16 may give 1.7578125. To avoid this, sum in f32, and divide in the
- * program.
+ *   program.
  *
  * @param layout  the same on every rank, with one shard for each rank; used during the call only.
  * @param type    f32, f64, f16, bf16, i8, u8, i32, u32, i64 or u64.
  * @param op      sum, product, minimum, maximum; average of floats.
  * @param source  the whole buffer.
  * @param output  the shard of this rank. NULL: in place, where the shard lies in @p source. Must
- * not overlap source otherwise.
+ *                not overlap source otherwise.
  * @return as vescomm_gpu_all_gather_v(). VESCOMM_ERROR_UNSUPPORTED: also for another type or
  *         operator, and if the vescomm_comm_t asks for reproducible sums.
  *

@@ -17,15 +17,16 @@
  * that can map one another's memory. A *buffer* holds the tensors of a *layout*. The *cuts* of the
  * layout divide the buffer into one *shard* for each rank. Shards may be unequal or empty. A buffer
  * lies in a *memory*. A *slab* is one copy of a memory: there is one for each rank, or one for each
- * node. An *array* lies in the caller's own memory, which no other rank can access. An *operation*
- * is one execution of a collective or of a message. A *transport* moves bytes between ranks:
- * through shared memory within a node, over TCP or UCX between nodes. The *control plane* is a TCP
- * connection from each process to that of rank 0. It carries set-up, traces and failures, never
- * data.
+ * node. An *array* is memory of the caller at any address. Other ranks cannot access it, unless it
+ * lies in registered memory (below). An *operation* is one execution of a collective or of a
+ * message. A *transport* moves bytes between ranks: through shared memory within a node, over TCP
+ * or UCX between nodes. The *control plane* is a TCP connection from each process to that of rank
+ * 0. It carries set-up, traces and failures, never data.
  *
  * *Registered memory* is memory of vescomm_malloc(), or of vescomm_memory_create() with a slab for
- * each rank: all ranks of the node map it, and read arrays in it where they are. To register memory
- * with a transport is another matter.
+ * each rank, under the conditions that these functions state. All ranks of the node map it, and
+ * read arrays in it where they are. (Memory that is registered with a transport, as for RDMA, is
+ * called so in full.)
  *
  * Offsets and sizes are in elements unless a name or a comment says bytes.
  *
@@ -34,7 +35,11 @@
  * `vescomm_X_t`. A member that is zero means "the default". Strings are UTF-8 and copied.
  *
  * Names. A function of an object is `vescomm_OBJECT_VERB_NOUN`, and one that reads a property of it
- * is `vescomm_OBJECT_get_NOUN`. A collective has its usual name.
+ * is `vescomm_OBJECT_get_NOUN`. Three kinds of functions have other names. Those of the process
+ * have no object: vescomm_get_version(), vescomm_is_interrupted(). The trace, the flight recorder
+ * and the group of calls of a communicator have no handle: vescomm_trace_start() takes the
+ * communicator. Collectives, messages and allocations have their usual names: vescomm_all_reduce(),
+ * vescomm_send(), vescomm_malloc(), vescomm_mfree().
  *
  * *In place* means that the calling rank's own elements have the same address in source and output.
  * This holds for buffers and for arrays. In the options of a request on a buffer, NULL means in
@@ -241,7 +246,7 @@ typedef struct vescomm_comm_options {
      *  same time: each thread passes its own tag, and the tag is the same on every rank. NULL or
      *  empty: a communicator is identified by the number of earlier creations, so all ranks must
      *  create them one after another, in the same order. At most 255 bytes; borrowed for the call.
-     * Since: 0.1 */
+     *  Since: 0.1 */
     const char *tag;
 } vescomm_comm_options_t;
 
@@ -381,8 +386,8 @@ VESCOMM_API vescomm_status_t vescomm_comm_dup(vescomm_comm_t *comm,
  * After: @p comm is broken on every rank and must still be freed. Memory, buffers and requests
  * created on it can only be freed. Memory of vescomm_malloc() stays valid. Pages that a failed rank
  * allocated with vescomm_malloc() stay in use on its node until all communicators that share them
- * are freed there. If a rank in @p failed is alive, memory of vescomm_memory_create() that it maps
- * stays in use too, and memory created afterwards on its node is not registered.
+ * are freed there. A living rank in @p failed still maps memory of vescomm_memory_create(); its
+ * pages stay in use, and new memory on that node is not registered.
  *
  * @param comm    the communicator that has lost ranks; not yet freed.
  * @param failed  @p count ranks of @p comm to exclude although their process may not have ended (it
@@ -392,8 +397,7 @@ VESCOMM_API vescomm_status_t vescomm_comm_dup(vescomm_comm_t *comm,
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT. VESCOMM_ERROR_TIMEOUT: a rank is alive and
  *         has not called this function; the error text names it. VESCOMM_ERROR_PEER_FAILED: more
  *         ranks died, and no time was left to shrink again. VESCOMM_ERROR_MISMATCH: another rank
- * passed this one in
- *         @p failed.
+ *         passed this one in @p failed.
  *
  * Collective: yes, all ranks that are alive and not in @p failed.  Blocking: yes, at most the
  * timeout.  Threads: one at a time per communicator.  Cost: milliseconds, plus
@@ -850,7 +854,7 @@ static inline size_t vescomm_type_get_bytes(vescomm_type_t type) {
 /** Kind of memory. */
 typedef int32_t vescomm_memory_kind_t;
 
-/** Host memory, the only kind so far. */
+/** Host memory, the only kind here; gpu.h is for device memory. */
 #define VESCOMM_HOST ((vescomm_memory_kind_t)0)
 
 /** Number of slabs of a memory: one for each rank, or one for each node. */
@@ -1150,13 +1154,13 @@ typedef struct vescomm_request_options {
     /** all_gather_v only: this rank's shard, converted to the type of the buffer. NULL, or the
      *  address of the shard in the buffer and the type of the buffer: in place, the shard is in the
      *  buffer already. Any other overlap with the buffer is an error. Ranks may differ in source
-     * and type. Borrowed until the request is freed; must not change between start and completion.
-     */
+     *  and type. Borrowed until the request is freed; must not change between start and
+     *  completion. */
     const void *source;
     /** reduce_scatter_v only: receives this rank's shard of the result, in the type of the buffer
      *  or, for floats of 16 and 8 bits, in f32. NULL, or the address of the shard in the buffer
      *  and the type of the buffer: in place. Any other overlap with the buffer is an error. Ranks
-     * may differ in output and type. Borrowed until the request is freed. */
+     *  may differ in output and type. Borrowed until the request is freed. */
     void *output;
     /** Name of the algorithm to use. NULL: the variable VESCOMM_ALGORITHM, or the library chooses;
      *  vescomm_request_explain() returns the choice. Borrowed for the call. */
@@ -1186,8 +1190,8 @@ static inline vescomm_request_options_t vescomm_request_options_init(void) {
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT. VESCOMM_ERROR_UNSUPPORTED: no conversion
  *         between these types; f32 and f64 convert to and from every float, other types only to
  *         themselves. VESCOMM_ERROR_MISMATCH: the ranks passed different options, other than
- * source, output and type. VESCOMM_ERROR_OUT_OF_MEMORY. VESCOMM_ERROR_TIMEOUT,
- * VESCOMM_ERROR_PEER_FAILED.
+ *         source, output and type. VESCOMM_ERROR_OUT_OF_MEMORY. VESCOMM_ERROR_TIMEOUT,
+ *         VESCOMM_ERROR_PEER_FAILED.
  *
  * Collective: yes, same order.  Blocking: until all ranks agree.
  * Threads: one at a time per communicator.  Cost: on one node with VESCOMM_PER_NODE each rank
@@ -1300,14 +1304,14 @@ VESCOMM_API vescomm_status_t vescomm_barrier_create(vescomm_comm_t *comm,
  * Starts a request. Requests on one communicator may overlap in time; requests on one memory must
  * not.
  *
- * @param stream  must be NULL for host memory, the only kind so far: the operation starts
- *                immediately. Reserved for device memory, where the operation will run after the
- *                earlier work of the stream.
+ * @param stream  must be NULL for host memory, the only kind here: the operation starts
+ *                immediately. gpu.h has collectives on device memory, which take a stream.
  * @return VESCOMM_OK: started. VESCOMM_ERROR_INVALID_ARGUMENT: the request is running, the stream
- *         is not NULL, or another request on the same memory runs, and both would write their
- *         partial sums to the same place; the call had no effect. VESCOMM_ERROR_UNSUPPORTED: the
- *         request or its communicator has reached its maximum number of operations; the call had no
- *         effect. The first error of a broken communicator.
+ *         is not NULL, or another request on the same memory runs and both need the same temporary
+ *         memory; the call had no effect. (Other requests that overlap on one memory are not
+ *         detected.) VESCOMM_ERROR_UNSUPPORTED: the request or its communicator has reached its
+ *         maximum number of operations; the call had no effect. The first error of a broken
+ *         communicator.
  *
  * Collective: yes, same order.  Blocking: no; executes the steps that are ready.
  * Threads: one at a time per communicator.  Since: 0.1
@@ -1400,7 +1404,7 @@ static inline vescomm_message_info_t vescomm_message_info_init(void) {
  * VESCOMM_ANY_SOURCE finds out here where its message came from.
  *
  * @param request  a request of vescomm_receive() or of a group, which is complete. If it was
- * started again, the message is that of its last run.
+ *                 started again, the message is that of its last run.
  * @param index    number of the receive in its group, from 0, in the order of the calls; 0 for a
  *                 single receive.
  * @param info     [in,out] struct_size set by the caller, the rest filled.
@@ -1454,7 +1458,7 @@ VESCOMM_API vescomm_status_t vescomm_request_get_message(vescomm_request_t *requ
  * @param comm     the communicator.
  * @param type     type of the elements of all arrays; VESCOMM_TYPE_DEFAULT is an error.
  * @param options  NULL: defaults. Borrowed for the call.
- * @param stream   must be NULL for arrays in host memory, the only kind so far; see
+ * @param stream   must be NULL for arrays in host memory, the only kind here; see
  *                 vescomm_request_start().
  * @param request  [out] as described above, or NULL.
  * @return for all of them: VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: the call had no effect on
@@ -1650,17 +1654,17 @@ VESCOMM_API vescomm_status_t vescomm_all_to_all(vescomm_comm_t *comm, const void
  * received before them.
  * After completion: source may be changed.
  *
- * A send may complete before the peer receives. The limit is 128 KiB in a communicator of up to 8
+ * A send may complete before the peer receives. The *limit* is 128 KiB in a communicator of up to 8
  * ranks, less in a larger one, and 2 KiB in one of 512 ranks and more. A message within the limit
  * completes immediately if at most three earlier messages to the same peer are unreceived. A larger
- * one completes when at most the number of bytes of the limit has not been received yet.
+ * message completes when all of it has been received but its last bytes, at most LIMIT of them.
  * Programs must not rely on this, as in MPI: two ranks that send to each other put their sends and
  * receives in a group.
  *
- * Four messages to a peer can be under way. If a receive waits for a later one, the peer copies the
- * unmatched messages before it into memory, at most 256 MiB for a communicator; each message counts
- * about 100 bytes more than its data. At the limit, that receive waits until some of them are
- * received.
+ * A sender has four slots for each peer. If a receive waits for a message behind them, the receiver
+ * copies the earlier, unmatched messages into its memory, at most 256 MiB for a communicator; each
+ * message counts about 100 bytes more than its data. At this maximum, the receive waits until some
+ * of these messages are received.
  *
  * @param source  @p count elements.
  * @param count   number of elements; 0: a message without data.
@@ -1690,8 +1694,9 @@ VESCOMM_API vescomm_status_t vescomm_send(vescomm_comm_t *comm, const void *sour
  * @param peer    rank of the sender, which may be the calling rank; or VESCOMM_ANY_SOURCE.
  * @return as vescomm_send(). After VESCOMM_ERROR_MISMATCH the output is unchanged.
  *         VESCOMM_ERROR_TIMEOUT: the error text names the peer, or the messages that this rank
- * holds and nobody has received. Collective: no; matches one vescomm_send() of the peer.  Blocking:
- * as the collectives. Threads: as the collectives.  Cost: as vescomm_send().  Since: 0.1
+ *         holds and nobody has received.
+ * Collective: no; matches one vescomm_send() of the peer.  Blocking: as the collectives.
+ * Threads: as the collectives.  Cost: as vescomm_send().  Since: 0.1
  */
 VESCOMM_API vescomm_status_t vescomm_receive(vescomm_comm_t *comm, void *output, int64_t count,
                                              vescomm_type_t type, int32_t peer,

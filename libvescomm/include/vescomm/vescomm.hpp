@@ -489,7 +489,7 @@ public:
         return Request(made);
     }
 
-    // `stream` must be nullptr for host memory, the only kind so far.
+    // `stream` must be nullptr: all memory here is host memory.
     void start(void *stream = nullptr) { check(vescomm_request_start(get(), stream)); }
     // Makes progress. Returns true when complete.
     bool test() {
@@ -625,8 +625,8 @@ constexpr vescomm_type_t type_of() noexcept {
 //
 // Without a request a call returns when it is complete on this rank. With a request it returns when
 // it has started, and the arrays must exist until the request is complete. The request replaces the
-// previous one in *request, whose destructor waits for it. `stream` must be nullptr for host
-// memory, the only kind so far.
+// previous one in *request, whose destructor waits for it. `stream` must be nullptr: all
+// memory here is host memory.
 
 namespace detail {
 

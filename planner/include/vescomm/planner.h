@@ -14,6 +14,11 @@
  * vescomm_plan_explain(), not from vescomm_get_last_error(). Sizes are in elements unless a name
  * says bytes.
  *
+ * Names. Structs and constants of the input and of the results begin with vescomm_planner_. A
+ * vescomm_plan_t is the plan of a whole model, and functions on it begin with vescomm_plan_. Two
+ * functions have no plan: vescomm_plan() plans one buffer, and returns its layout;
+ * vescomm_plan_explain() is about the last call of the thread.
+ *
  * The defaults here are not those of the program vescomm-plan, which searches by default and knows
  * the ranks of a node:
  *
@@ -67,7 +72,8 @@ typedef int32_t vescomm_planner_mode_t;
 #define VESCOMM_PLANNER_RAGGED ((vescomm_planner_mode_t)0)
 /** All shards are equal, padding included, so that any equal-count library can move them. */
 #define VESCOMM_PLANNER_UNIFORM ((vescomm_planner_mode_t)1)
-/** Ragged; in addition, all ranks own about the same number of bytes of all units together. */
+/** Unequal shards. All ranks own about the same number of bytes of all units together; the largest
+ *  shard of one unit may therefore exceed its minimum (unit_imbalance). */
 #define VESCOMM_PLANNER_BALANCED ((vescomm_planner_mode_t)2)
 /** Every matrix is whole on one rank, for optimizers that need this. All ranks have about the same
  *  work of the optimizer. */

@@ -43,7 +43,8 @@ enum class Mode : std::int32_t {
     ragged = 0,
     // All shards are equal, padding included, so that any equal-count library can move them.
     uniform = 1,
-    // Ragged; in addition, all ranks own about the same number of bytes of all units together. See
+    // Unequal shards. All ranks own about the same number of bytes of all units together; the
+    // largest shard of one unit may therefore exceed its minimum (Options::unit_imbalance). See
     // planner_model.hpp.
     balanced = 2,
     // Every matrix is whole on one rank, for optimizers that need this. All ranks have about the

@@ -45,7 +45,8 @@ pub enum Mode {
     Ragged,
     /// All shards are equal, padding included, so that any equal-count library can move them.
     Uniform,
-    /// Ragged; in addition, all ranks own about the same number of bytes of all units together.
+    /// Unequal shards. All ranks own about the same number of bytes of all units together; the
+    /// largest shard of one unit may therefore exceed its minimum (`unit_imbalance`).
     Balanced,
     /// Every matrix is whole on one rank, for optimizers that need this. All ranks have about the
     /// same work of the optimizer.
