@@ -15,7 +15,7 @@
 namespace vescomm::internal {
 
 // State shared by the connections of one fabric.
-struct TcpHub : FabricContexts<TcpContext> {
+struct TcpShared : FabricContexts<TcpContext> {
     // Reports the end of a put to its owner and returns it to the pool.
     void end(TcpPut *put) noexcept {
         if (put->put.pending != nullptr) put->put.pending->fetch_sub(1, std::memory_order_release);

@@ -47,13 +47,13 @@ struct UcxPiece {
 };
 
 // State shared by the endpoints and the communicators of one fabric.
-struct UcxHub : FabricContexts<UcxContext> {
+struct UcxShared : FabricContexts<UcxContext> {
     // `peers`: by number of the process, true to make an endpoint to it. Throws.
-    UcxHub(const UcxLibrary &ucx, const UcxWorker &worker, int process,
-           const std::vector<bool> &peers);
-    ~UcxHub();
-    UcxHub(const UcxHub &) = delete;
-    UcxHub &operator=(const UcxHub &) = delete;
+    UcxShared(const UcxLibrary &ucx, const UcxWorker &worker, int process,
+              const std::vector<bool> &peers);
+    ~UcxShared();
+    UcxShared(const UcxShared &) = delete;
+    UcxShared &operator=(const UcxShared &) = delete;
 
     // Returns nullptr if there is no endpoint to the process.
     UcxEndpoint *endpoint(int process) const noexcept {
