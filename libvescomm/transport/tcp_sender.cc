@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Zone: per operation. No allocation once the pool is warm; one system call per segment.
+// Zone: per operation. No allocation once the free list is warm; one system call per segment.
 #include "transport/tcp_sender.h"
 
 #include <sys/socket.h>

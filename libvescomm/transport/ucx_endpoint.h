@@ -29,8 +29,8 @@ public:
     // Sends a message that does not belong to a put, ahead of the queued puts.
     void send_control(MessageKind kind, std::uint32_t context = 0) noexcept;
 
-    // Sends a piece of a put from the source of its queue. The piece returns to the pool once UCX
-    // has sent it.
+    // Sends a piece of a put from the source of its queue. The piece returns to the free list once
+    // UCX has sent it.
     void send(UcxPiece *piece, const std::byte *from, ucp_mem_h source) noexcept;
 
     // UCX is connected and has sent all control messages.

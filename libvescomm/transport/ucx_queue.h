@@ -22,8 +22,8 @@ public:
 
     UcxEndpoint &endpoint() const { return endpoint_; }
 
-    // Takes over a put that came from the pool, and returns it to the pool when it has ended. Small
-    // parts wait for the put that follows (Put::value), to be sent as one message.
+    // Takes over a put that came from the free list, and returns it to the free list when it has
+    // ended. Small parts wait for the put that follows (Put::value), to be sent as one message.
     void push(UcxPut *put) noexcept;
 
     // Sends pieces without waiting, up to a limit.
