@@ -33,7 +33,7 @@ enum ReservedFlag : std::uint32_t {
     advertised_flag = 6,
     // A rank has released its slot of the staging buffer.
     release_flag = 6,
-    // Raised between two schedules that then() joins.
+    // Raised between the two schedules of join_schedules().
     gate_flag = 7,
     // No flag of the channel: it lies before the first byte of the staging buffer, in the same
     // cache line. A schedule raises it at most once, for the node, after all writes to its own

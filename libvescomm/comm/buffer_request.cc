@@ -296,8 +296,8 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<StagingBuffer> &s
 
     BufferProblem in_buffer = problem_of(*comm, buffer.get(), options);
     in_buffer.in_place = !any_rank_has_array(*comm, label, options);
-    in_buffer.plain_sums = buffer && accumulator_of(buffer->type()) == buffer->type() &&
-                           options.op != VESCOMM_PREMULTIPLIED_SUM;
+    in_buffer.contributions_are_sums = buffer && accumulator_of(buffer->type()) == buffer->type() &&
+                                       options.op != VESCOMM_PREMULTIPLIED_SUM;
     const AlgorithmOverride forced = override_of(*comm, options);
     const std::vector<AnyProblem> variants =
         variants_of(in_buffer, buffer.get(), *staging, !forced.algorithm.empty());

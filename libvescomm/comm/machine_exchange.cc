@@ -83,8 +83,8 @@ std::string own_machine_file(const Environment &environment) {
 std::string machine_text(int rank, const Config &config) {
     std::string text = usable_cores() + "\n" + system_host_name() + "\n";
     if (rank > 0) return text;
-    text +=
-        links_are_tcp(config.encryption == "yes" ? "tcp" : config.transport) ? "tcp\n" : "rdma\n";
+    text += expects_tcp_links(config.encryption == "yes" ? "tcp" : config.transport) ? "tcp\n"
+                                                                                     : "rdma\n";
     const auto file = measured(config);
     return file ? text + to_text(*file) : text;
 }

@@ -24,7 +24,7 @@ constexpr int operations = 2;
 // The schedule that a rank executes if these arrays are registered: without the steps whose
 // condition is false, and with sources in registered arrays instead of staging buffers.
 Schedule resolve(const AnyProblem &problem, const Schedule &schedule, int rank,
-                 const RegisteredArrays &registered) {
+                 const CheckedRegistrations &registered) {
     const auto begin = [&](int peer) {
         return problem->collective == Collective::all_to_all_v
                    ? problem.arrays()->exchange.sent_at(peer, rank)
@@ -72,10 +72,10 @@ struct Counter {
 class Checker {
 public:
     Checker(const AnyProblem &problem, std::span<const Schedule> schedules,
-            const RegisteredArrays &registered)
+            const CheckedRegistrations &registered)
         : problem_(*problem),
           buffers_(problem.buffers()),
-          messages_(problem.arrays() != nullptr && problem.arrays()->messages),
+          pairwise_flags_(problem.arrays() != nullptr && problem.arrays()->pairwise_flags),
           schedules_(schedules),
           memory_(problem, schedules, registered) {
         for (int rank = 0; rank < problem_.ranks(); ++rank) {
@@ -277,7 +277,7 @@ private:
             }
             case Action::signal:
                 thread.tick();
-                if (step.peer != whole_node && !messages_ &&
+                if (step.peer != whole_node && !pairwise_flags_ &&
                     problem_.nodes.together(rank, step.peer))
                     throw Fault(context() + ": a signal within a node is for all its ranks");
                 raise(step.peer == whole_node ? node_flags_[{rank, step.flag}]
@@ -326,7 +326,7 @@ private:
     }
 
     const Counter *counter_for(int source, int reader, std::uint32_t flag) const {
-        if (!messages_ && problem_.nodes.together(source, reader)) {
+        if (!pairwise_flags_ && problem_.nodes.together(source, reader)) {
             const auto found = node_flags_.find({source, flag});
             return found == node_flags_.end() ? nullptr : &found->second;
         }
@@ -345,7 +345,7 @@ private:
 
     const Problem &problem_;
     const BufferProblem *const buffers_;  // nullptr: a problem on arrays
-    const bool messages_;  // ArrayProblem::messages
+    const bool pairwise_flags_;  // ArrayProblem::pairwise_flags
     std::span<const Schedule> schedules_;
     Memory memory_;
     int threads_ = 0;
@@ -358,7 +358,7 @@ private:
 }  // namespace
 
 std::string check(const AnyProblem &problem, std::span<const Schedule> unresolved,
-                  const RegisteredArrays &registered) {
+                  const CheckedRegistrations &registered) {
     std::vector<Schedule> schedules;
     for (const Schedule &schedule : unresolved)
         schedules.push_back(

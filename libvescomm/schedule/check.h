@@ -24,6 +24,6 @@ namespace vescomm::internal {
 //
 // `registered`: the arrays that are registered.
 std::string check(const AnyProblem &problem, std::span<const Schedule> schedules,
-                  const RegisteredArrays &registered = {});
+                  const CheckedRegistrations &registered = {});
 
 }  // namespace vescomm::internal

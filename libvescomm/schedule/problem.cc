@@ -108,7 +108,7 @@ std::int64_t ArrayProblem::source_size(int rank) const {
 std::int64_t ArrayProblem::output_size(int rank) const {
     switch (collective) {
         case Collective::reduce_scatter_v:
-            return half ? elements() : size(rank);
+            return is_phase ? elements() : size(rank);
         case Collective::scatter_v:
             return size(rank);
         case Collective::broadcast:

@@ -89,7 +89,7 @@ struct BufferProblem : Problem {
     bool in_place = true;  // no source (all_gather_v), no output (reduce_scatter_v)
     // Contributions in the buffer have the type of partial sums and need no scaling, so a rank may
     // put its contribution in place of a partial sum.
-    bool plain_sums = false;
+    bool contributions_are_sums = false;
 
     BufferProblem() = default;
     explicit BufferProblem(Problem common) : Problem(std::move(common)) {}
@@ -114,9 +114,9 @@ struct ArrayProblem : Problem {
     Exchange exchange;  // all_to_all_v: the counts of each pair of ranks
     // A phase of an all_reduce: the results of reduce_scatter_v, and the sources of all_gather_v,
     // lie in the output array at their offset in the vector.
-    bool half = false;
+    bool is_phase = false;
     // all_to_all_v: every flag is for one rank, also within a node.
-    bool messages = false;
+    bool pairwise_flags = false;
     // The parts of its staging buffer and of its partial sums that each rank may use.
     Extent staging;
     Extent partial;
@@ -130,9 +130,9 @@ struct ArrayProblem : Problem {
 
     // The shard of a rank before an all_gather_v, and after a reduce_scatter_v.
     Place source(int rank) const {
-        return half ? Place{rank, Region::output, begin(rank)} : Place{rank, Region::source, 0};
+        return is_phase ? Place{rank, Region::output, begin(rank)} : Place{rank, Region::source, 0};
     }
-    Place output(int rank) const { return {rank, Region::output, half ? begin(rank) : 0}; }
+    Place output(int rank) const { return {rank, Region::output, is_phase ? begin(rank) : 0}; }
     // For a collective that combines nothing, the block from `from` to `to`: its elements, its
     // place at the sender, and its place at the receiver. A block for all ranks has one place at
     // the sender.

@@ -110,7 +110,7 @@ std::string describe(const Schedule &schedule) {
     return text;
 }
 
-Schedule then(int rank, Schedule first, const Schedule &second) {
+Schedule join_schedules(int rank, Schedule first, const Schedule &second) {
     if (first.lanes.empty()) throw std::logic_error("a schedule follows one that has lanes");
     require_within_phase(first);
     require_within_phase(second);

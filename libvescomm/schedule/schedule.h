@@ -57,7 +57,7 @@ enum class Action : std::uint8_t {
 };
 
 // Condition of a step. An array of the caller is registered if its local peers map it, and read it
-// without a copy in the staging buffer (RegisteredArrays).
+// without a copy in the staging buffer (execute/registered_arrays.h).
 enum class When : std::uint8_t {
     always,
     staged,  // only if this rank's array is not registered
@@ -219,7 +219,7 @@ std::string describe(const Lane &lane, const Step &step);
 std::string describe(const Place &place);
 
 // Arrays of the callers that are registered, by rank; empty: none. For the schedule checker.
-struct RegisteredArrays {
+struct CheckedRegistrations {
     std::vector<bool> source, output;
     // all_reduce: ranks whose source and output are one array.
     std::vector<bool> in_place;
@@ -233,6 +233,6 @@ struct RegisteredArrays {
 // Joins two schedules of one rank, which use the same flags. The lanes of `second` start when lane
 // 0 of `first` is at its end. Every rank must join the same two algorithms. These must use separate
 // parts of the staging buffer and of the partial sums.
-Schedule then(int rank, Schedule first, const Schedule &second);
+Schedule join_schedules(int rank, Schedule first, const Schedule &second);
 
 }  // namespace vescomm::internal

@@ -41,7 +41,7 @@ std::int64_t staging_end(const ArrayProblem &problem, int rank) {
 }  // namespace
 
 Memory::Memory(const AnyProblem &any, std::span<const Schedule> schedules,
-               const RegisteredArrays &registered)
+               const CheckedRegistrations &registered)
     : problem_(*any), buffers_(any.buffers()), arrays_(any.arrays()), registered_(registered) {
     const Problem &problem = *any;
     const auto ranks = static_cast<std::size_t>(problem.ranks());
@@ -101,7 +101,7 @@ void Memory::require_reachable(int rank, const Lane &lane, const Step &step,
     // The caller's arrays and the staging buffer have one type. Plain sums have that of the buffer.
     const auto type = [&](Region region) {
         const bool array = region == Region::source || region == Region::output;
-        if (buffers_ != nullptr && buffers_->plain_sums && region == Region::partial)
+        if (buffers_ != nullptr && buffers_->contributions_are_sums && region == Region::partial)
             return Region::buffer;
         return arrays_ != nullptr && array ? Region::staging : region;
     };

@@ -39,7 +39,7 @@ struct Thread {
 class Memory {
 public:
     Memory(const AnyProblem &problem, std::span<const Schedule> schedules,
-           const RegisteredArrays &registered);
+           const CheckedRegistrations &registered);
 
     // The caller of `rank` writes its contribution to an operation.
     void fill_inputs(int rank, int operation, const Thread &thread);
@@ -92,7 +92,7 @@ private:
     const Problem &problem_;
     const BufferProblem *const buffers_;  // nullptr: a problem on arrays
     const ArrayProblem *const arrays_;  // nullptr: a problem on buffers
-    const RegisteredArrays registered_;
+    const CheckedRegistrations registered_;
     std::vector<Store> stores_;
 };
 

@@ -354,7 +354,7 @@ void measure_machine(std::string name) {
         MachineFile file = earlier(name);
         const bool known = bench.largest(comm->rank() == 0 && file.machine != Machine{}) > 0;
         if (!known || comm->nodes().members(0).size() > 1) measure_node(bench, times);
-        const bool tcp = links_are_tcp(comm->config().transport);
+        const bool tcp = expects_tcp_links(comm->config().transport);
         if (comm->nodes().count() > 1) measure_links(bench, times);
         if (comm->rank() == 0) {
             const auto kind = tcp ? MachineFile::Links::tcp : MachineFile::Links::rdma;

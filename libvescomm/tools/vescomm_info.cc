@@ -141,9 +141,9 @@ int main(int argc, char **argv) {
     app.add_option("--algorithm", question.algorithm, "use this algorithm")->needs(explain);
     int cores = 0, nodes_per_host = 1, rails = -1;
     const char *transport = vescomm::internal::process_environment()("VESCOMM_TRANSPORT");
-    std::string links = vescomm::internal::links_are_tcp(transport != nullptr ? transport : "auto")
-                            ? "tcp"
-                            : "rdma";
+    std::string links =
+        vescomm::internal::expects_tcp_links(transport != nullptr ? transport : "auto") ? "tcp"
+                                                                                        : "rdma";
     app.add_option("--cores", cores, "cores of a host; 0: one for each rank")
         ->check(CLI::NonNegativeNumber)
         ->needs(explain);

@@ -23,9 +23,9 @@ constexpr std::uint32_t channels = 1u << 12;  // tests use few
 
 }  // namespace
 
-class LoopbackHub {
+class LoopbackNetwork {
 public:
-    explicit LoopbackHub(const Nodes &nodes) : nodes(nodes), inboxes(nodes.ranks()) {
+    explicit LoopbackNetwork(const Nodes &nodes) : nodes(nodes), inboxes(nodes.ranks()) {
         for (int node = 0; node < nodes.count(); ++node) {
             const auto local_ranks = static_cast<int>(nodes.members(node).size());
             const std::size_t bytes = SignalBoard::bytes(local_ranks, channels);
@@ -90,7 +90,7 @@ namespace {
 
 class LoopbackMapping final : public Mapping {
 public:
-    LoopbackMapping(std::shared_ptr<LoopbackHub::Memory> memory, const Nodes &nodes, int rank)
+    LoopbackMapping(std::shared_ptr<LoopbackNetwork::Memory> memory, const Nodes &nodes, int rank)
         : memory_(std::move(memory)), bases_(nodes.ranks(), nullptr) {
         for (const int peer : nodes.members(nodes.node_of(rank)))
             bases_[peer] = memory_->slabs[peer].get();
@@ -98,24 +98,24 @@ public:
     std::byte *base(int peer) const noexcept override { return bases_[peer]; }
 
 private:
-    std::shared_ptr<LoopbackHub::Memory> memory_;
+    std::shared_ptr<LoopbackNetwork::Memory> memory_;
     std::vector<std::byte *> bases_;
 };
 
 class LoopbackTransport final : public Transport {
 public:
-    LoopbackTransport(std::shared_ptr<LoopbackHub> hub, int rank)
-        : hub_(std::move(hub)), rank_(rank) {
-        const int node = hub_->nodes.node_of(rank);
-        const auto local_ranks = static_cast<int>(hub_->nodes.members(node).size());
+    LoopbackTransport(std::shared_ptr<LoopbackNetwork> network, int rank)
+        : network_(std::move(network)), rank_(rank) {
+        const int node = network_->nodes.node_of(rank);
+        const auto local_ranks = static_cast<int>(network_->nodes.members(node).size());
         board_ = std::make_unique<SignalBoard>(
-            hub_->boards[node].data(), local_ranks, channels, hub_->nodes.local_rank(rank),
-            hub_->wakers[rank].get(),
+            network_->boards[node].data(), local_ranks, channels, network_->nodes.local_rank(rank),
+            network_->wakers[rank].get(),
             [this, node](int local_rank) { ring_waker(node, local_rank); });
     }
 
     std::string_view name() const override { return "loopback"; }
-    bool maps(int peer) const noexcept override { return hub_->nodes.together(rank_, peer); }
+    bool maps(int peer) const noexcept override { return network_->nodes.together(rank_, peer); }
     bool puts(int peer) const noexcept override { return !maps(peer); }
     bool supports(vescomm_memory_kind_t kind) const noexcept override {
         return kind == VESCOMM_HOST;
@@ -123,8 +123,8 @@ public:
 
     std::shared_ptr<Mapping> map(std::uint64_t bytes, vescomm_sharing_t sharing,
                                  const std::vector<std::string> &, Deadline) override {
-        return std::make_shared<LoopbackMapping>(hub_->memory(mapped_++, bytes, sharing),
-                                                 hub_->nodes, rank_);
+        return std::make_shared<LoopbackMapping>(network_->memory(mapped_++, bytes, sharing),
+                                                 network_->nodes, rank_);
     }
 
     std::string offer(MemoryId memory, std::byte *base, std::uint64_t) override {
@@ -134,7 +134,7 @@ public:
     void forget(MemoryId memory) noexcept override { targets_.erase(memory); }
 
     void put(const Put &put) noexcept override {
-        auto &inbox = hub_->inboxes[put.peer];
+        auto &inbox = network_->inboxes[put.peer];
         {
             std::lock_guard lock(inbox.mutex);
             inbox.messages.push_back({rank_, put});
@@ -155,8 +155,8 @@ public:
     }
 
     std::uint64_t signalled(int peer, SignalName signal) const noexcept override {
-        if (maps(peer)) return board_->value(hub_->nodes.local_rank(peer), signal);
-        auto &inbox = hub_->inboxes[rank_];
+        if (maps(peer)) return board_->value(network_->nodes.local_rank(peer), signal);
+        auto &inbox = network_->inboxes[rank_];
         std::lock_guard lock(inbox.mutex);
         const auto found = inbox.signals.find({peer, signal.channel, signal.flag});
         return found == inbox.signals.end() ? 0 : found->second;
@@ -164,10 +164,10 @@ public:
 
     // Delivers one message per call, so that the others stay in flight for a while.
     bool progress() noexcept override {
-        auto &inbox = hub_->inboxes[rank_];
+        auto &inbox = network_->inboxes[rank_];
         std::unique_lock lock(inbox.mutex);
         if (inbox.messages.empty()) return false;
-        const LoopbackHub::Message message = inbox.messages.front();
+        const LoopbackNetwork::Message message = inbox.messages.front();
         inbox.messages.pop_front();
         const Put &put = message.put;
         if (put.bytes > 0) std::memcpy(targets_.at(put.memory) + put.offset, put.from, put.bytes);
@@ -190,7 +190,7 @@ public:
 
     // Withdraws undelivered messages, whose bytes are still in the memory of this rank.
     void stop() noexcept override {
-        for (auto &inbox : hub_->inboxes) {
+        for (auto &inbox : network_->inboxes) {
             std::lock_guard lock(inbox.mutex);
             std::erase_if(inbox.messages,
                           [this](const auto &message) { return message.from == rank_; });
@@ -203,24 +203,25 @@ private:
     // The board of this rank rings only its own node; a temporary board rings another node.
     void wake(int peer) noexcept {
         if (maps(peer)) {
-            board_->ring(hub_->nodes.local_rank(peer));
+            board_->ring(network_->nodes.local_rank(peer));
             return;
         }
-        const int node = hub_->nodes.node_of(peer);
-        const auto local_ranks = static_cast<int>(hub_->nodes.members(node).size());
-        SignalBoard(hub_->boards[node].data(), local_ranks, channels, 0, -1,
+        const int node = network_->nodes.node_of(peer);
+        const auto local_ranks = static_cast<int>(network_->nodes.members(node).size());
+        SignalBoard(network_->boards[node].data(), local_ranks, channels, 0, -1,
                     [this, node](int local_rank) { ring_waker(node, local_rank); })
-            .ring(hub_->nodes.local_rank(peer));
+            .ring(network_->nodes.local_rank(peer));
     }
 
     void ring_waker(int node, int local_rank) const noexcept {
-        const int member = hub_->nodes.members(node)[static_cast<std::size_t>(local_rank)];
+        const int member = network_->nodes.members(node)[static_cast<std::size_t>(local_rank)];
         const std::uint64_t one = 1;
         // write() fails only if the counter is at its limit, and then the descriptor is readable.
-        [[maybe_unused]] const auto written = write(hub_->wakers[member].get(), &one, sizeof one);
+        [[maybe_unused]] const auto written =
+            write(network_->wakers[member].get(), &one, sizeof one);
     }
 
-    std::shared_ptr<LoopbackHub> hub_;
+    std::shared_ptr<LoopbackNetwork> network_;
     int rank_;
     std::size_t mapped_ = 0;
     std::unique_ptr<SignalBoard> board_;
@@ -229,12 +230,13 @@ private:
 
 }  // namespace
 
-std::shared_ptr<LoopbackHub> make_loopback_hub(const Nodes &nodes) {
-    return std::make_shared<LoopbackHub>(nodes);
+std::shared_ptr<LoopbackNetwork> make_loopback_network(const Nodes &nodes) {
+    return std::make_shared<LoopbackNetwork>(nodes);
 }
 
-std::unique_ptr<Transport> make_loopback_transport(std::shared_ptr<LoopbackHub> hub, int rank) {
-    return std::make_unique<LoopbackTransport>(std::move(hub), rank);
+std::unique_ptr<Transport> make_loopback_transport(std::shared_ptr<LoopbackNetwork> network,
+                                                   int rank) {
+    return std::make_unique<LoopbackTransport>(std::move(network), rank);
 }
 
 }  // namespace vescomm::internal

@@ -12,11 +12,12 @@ namespace vescomm::internal {
 // State shared by the threads of one process that act as the ranks of a communicator, for tests.
 // Ranks of one emulated node map one another's memory. Puts to other nodes arrive when the target
 // makes progress, late and one at a time, as over a network.
-class LoopbackHub;
+class LoopbackNetwork;
 
-std::shared_ptr<LoopbackHub> make_loopback_hub(const Nodes &nodes);
+std::shared_ptr<LoopbackNetwork> make_loopback_network(const Nodes &nodes);
 
 // The transport of one rank. Threads: each rank calls its own transport from its own thread.
-std::unique_ptr<Transport> make_loopback_transport(std::shared_ptr<LoopbackHub> hub, int rank);
+std::unique_ptr<Transport> make_loopback_transport(std::shared_ptr<LoopbackNetwork> network,
+                                                   int rank);
 
 }  // namespace vescomm::internal

@@ -23,11 +23,11 @@
 namespace vescomm::internal {
 
 struct TcpConnection {
-    TcpConnection(TcpHub &hub, int process, Descriptor made)
+    TcpConnection(TcpShared &shared, int process, Descriptor made)
         : process(process),
           socket(std::move(made)),
-          receiver(hub, process),
-          sender(hub, socket.get()) {}
+          receiver(shared, process),
+          sender(shared, socket.get()) {}
 
     const int process;
     Descriptor socket;
@@ -126,14 +126,14 @@ std::shared_ptr<TcpFabric> TcpFabric::connect(Control &control, const std::vecto
 }
 
 TcpFabric::TcpFabric(std::size_t processes) : process_(getpid()) {
-    hub_.epoll = Descriptor(epoll_create1(EPOLL_CLOEXEC));
-    if (!hub_.epoll.open()) throw system_error("cannot create an epoll descriptor");
-    hub_.staging.resize(segment_bytes);
+    shared_.epoll = Descriptor(epoll_create1(EPOLL_CLOEXEC));
+    if (!shared_.epoll.open()) throw system_error("cannot create an epoll descriptor");
+    shared_.staging.resize(segment_bytes);
     connections_.resize(processes);
 }
 
 void TcpFabric::add(int process, Descriptor socket, const TcpKeys *keys, bool accepted) {
-    auto connection = std::make_unique<TcpConnection>(hub_, process, std::move(socket));
+    auto connection = std::make_unique<TcpConnection>(shared_, process, std::move(socket));
     if (keys != nullptr) {
         connection->sender.encrypt(accepted ? keys->from_acceptor : keys->to_acceptor);
         connection->receiver.encrypt(accepted ? keys->to_acceptor : keys->from_acceptor);
@@ -151,7 +151,7 @@ TcpFabric::~TcpFabric() {
         shutdown(connection->socket.get(), SHUT_WR);
         constexpr int max_reads = 256;
         for (int i = 0; i < max_reads; ++i)
-            if (recv(connection->socket.get(), hub_.staging.data(), hub_.staging.size(),
+            if (recv(connection->socket.get(), shared_.staging.data(), shared_.staging.size(),
                      MSG_DONTWAIT) <= 0)
                 break;
     }
@@ -170,7 +170,7 @@ bool TcpFabric::connects(int process) const noexcept {
 
 void TcpFabric::open(TcpContext &context) {
     const std::lock_guard lock(mutex_);
-    hub_.add(context, "TCP");
+    shared_.add(context, "TCP");
     for (const TcpConnection *connection : open_)
         if (connection->lost) context.lose(connection->process, false, "it was lost before");
 }
@@ -185,14 +185,14 @@ void TcpFabric::close(TcpContext &context, double patience_seconds) noexcept {
         connection->sender.say_goodbye(context.id);
         check(*connection);
     }
-    hub_.contexts.erase(context.id);
-    std::erase(hub_.news, &context);
+    shared_.contexts.erase(context.id);
+    std::erase(shared_.news, &context);
     // Sends the goodbyes, so that peers that are about to stop do not report the end as a failure.
     const Deadline deadline = Deadline::after(patience_seconds);
     while (owes(context) && !deadline.expired()) {
         if (step() || !arm_locked()) continue;
         lock.unlock();
-        pollfd descriptor{hub_.epoll.get(), POLLIN, 0};
+        pollfd descriptor{shared_.epoll.get(), POLLIN, 0};
         poll(&descriptor, 1, 1);
         lock.lock();
     }
@@ -229,7 +229,7 @@ bool TcpFabric::step() noexcept {
         }
     } else {
         epoll_event events[64];
-        const int count = epoll_wait(hub_.epoll.get(), events, 64, 0);
+        const int count = epoll_wait(shared_.epoll.get(), events, 64, 0);
         for (int i = 0; i < count; ++i) {
             auto &connection = *static_cast<TcpConnection *>(events[i].data.ptr);
             if ((events[i].events & EPOLLOUT) != 0) connection.sender.unblock();
@@ -240,7 +240,7 @@ bool TcpFabric::step() noexcept {
             if (connection->sender.waiting() && !connection->sender.blocked())
                 moved |= step(*connection);
     }
-    return hub_.deliver_news() || moved;
+    return shared_.deliver_news() || moved;
 }
 
 bool TcpFabric::step(TcpConnection &connection) noexcept {
@@ -251,7 +251,7 @@ bool TcpFabric::step(TcpConnection &connection) noexcept {
         any |= receive(connection);
         moved |= any;
         // A signal that has arrived is handled before more is read.
-        if (!any || connection.lost || !hub_.news.empty()) break;
+        if (!any || connection.lost || !shared_.news.empty()) break;
     }
     check(connection);
     return moved;
@@ -270,7 +270,7 @@ bool TcpFabric::arm() noexcept {
 }
 
 bool TcpFabric::arm_locked() noexcept {
-    if (!hub_.news.empty()) return false;
+    if (!shared_.news.empty()) return false;
     for (TcpConnection *connection : open_) {
         if (connection->lost) continue;
         const bool waiting = connection->sender.waiting();
@@ -308,7 +308,7 @@ bool TcpFabric::watch(TcpConnection &connection, std::uint32_t events) noexcept 
     const int change = events == 0               ? EPOLL_CTL_DEL
                        : connection.watched == 0 ? EPOLL_CTL_ADD
                                                  : EPOLL_CTL_MOD;
-    if (epoll_ctl(hub_.epoll.get(), change, connection.socket.get(), &event) != 0) return false;
+    if (epoll_ctl(shared_.epoll.get(), change, connection.socket.get(), &event) != 0) return false;
     connection.watched = events;
     return true;
 }
@@ -318,12 +318,12 @@ void TcpFabric::lose(TcpConnection &connection, const std::string &why) noexcept
     connection.lost = true;
     // epoll would report the end of the connection for ever.
     watch(connection, 0);
-    for (const auto &[id, context] : hub_.contexts) {
+    for (const auto &[id, context] : shared_.contexts) {
         const bool busy =
             connection.receiver.receiving(*context) || connection.sender.sends_put(context->id);
         context->lose(connection.process, busy, why);
         connection.receiver.give_up(*context);
-        hub_.note(*context);
+        shared_.note(*context);
         const int peer = context->rank_of(connection.process);
         if (peer >= 0) connection.sender.drop(context->queues[static_cast<std::size_t>(peer)]);
     }

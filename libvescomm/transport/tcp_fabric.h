@@ -14,7 +14,7 @@
 #include "bootstrap/control.h"
 #include "transport/fabric.h"
 #include "transport/tcp_context.h"
-#include "transport/tcp_hub.h"
+#include "transport/tcp_shared.h"
 
 namespace vescomm::internal {
 
@@ -72,7 +72,7 @@ public:
 
     // See Transport.
     bool progress() noexcept;
-    int descriptor() const noexcept { return hub_.epoll.get(); }
+    int descriptor() const noexcept { return shared_.epoll.get(); }
     bool arm() noexcept;
 
     // The functions below must be called with this mutex held.
@@ -99,7 +99,7 @@ private:
 
     const pid_t process_;
     mutable std::mutex mutex_;
-    TcpHub hub_;
+    TcpShared shared_;
     // by number of the process; nullptr: none
     std::vector<std::unique_ptr<TcpConnection>> connections_;
     std::vector<TcpConnection *> open_;  // the connections that exist

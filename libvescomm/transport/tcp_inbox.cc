@@ -84,7 +84,7 @@ void TcpInbox::end(int peer, const TcpMessage &message, const TcpLanding &landin
 
 void TcpInbox::give_up(const TcpLanding &landing) noexcept {
     if (landing.memory != nullptr) --landing.memory->uses;
-    if (landing.unexpected != nullptr) pool_.give_back(landing.unexpected);
+    if (landing.unexpected != nullptr) free_list_.give_back(landing.unexpected);
 }
 
 void TcpInbox::take_in(int peer, const TcpMessage &message, const std::byte *bytes) noexcept {
@@ -122,11 +122,11 @@ TcpUnexpected *TcpInbox::keep(int peer, const TcpMessage &message) noexcept {
         refuse(peer, "it is too much to be kept until it is expected");
         return nullptr;
     }
-    TcpUnexpected *unexpected = pool_.take();
+    TcpUnexpected *unexpected = free_list_.take();
     try {
         if (unexpected != nullptr) unexpected->bytes.resize(message.bytes);
     } catch (...) {
-        pool_.give_back(std::exchange(unexpected, nullptr));
+        free_list_.give_back(std::exchange(unexpected, nullptr));
     }
     if (unexpected == nullptr) {
         refuse(peer, "there is no memory left to keep it until it is expected");
@@ -148,7 +148,7 @@ void TcpInbox::give_back(TcpUnexpected *unexpected) noexcept {
     constexpr std::size_t max_kept_bytes = 256 << 10;
     if (unexpected->bytes.capacity() > max_kept_bytes)
         std::vector<std::byte>().swap(unexpected->bytes);
-    pool_.give_back(unexpected);
+    free_list_.give_back(unexpected);
 }
 
 void TcpInbox::grant_credit(int peer, SignalName signal, std::uint64_t value) noexcept {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/failure.h"
-#include "transport/pool.h"
+#include "transport/free_list.h"
 #include "transport/put_memories.h"
 #include "transport/received_signals.h"
 #include "transport/tcp_wire.h"
@@ -80,7 +80,7 @@ private:
     Failure &failure_;
     PutMemories &memories_;
     std::vector<Sender> senders_;  // by rank
-    Pool<TcpUnexpected> pool_;
+    FreeList<TcpUnexpected> free_list_;
     bool news_ = false;
 };
 

@@ -36,7 +36,7 @@ ssize_t receive(int socket, iovec *parts, std::size_t count) noexcept {
 void TcpReceiver::encrypt(const FrameKey &key) {
     cipher_ = std::make_unique<RecordCipher>(RecordCipher::Purpose::open, key);
     records_.resize(2 * max_record_bytes);
-    hub_.plain.resize(max_record_bytes);
+    shared_.plain.resize(max_record_bytes);
 }
 
 TcpReceiver::State TcpReceiver::fail(const char *why) noexcept {
@@ -56,13 +56,13 @@ TcpReceiver::State TcpReceiver::read(int socket, bool &moved) noexcept {
 
 TcpReceiver::State TcpReceiver::read_plain(int socket, bool &moved) noexcept {
     iovec parts[2];
-    std::size_t count = 0, direct = 0, wanted = hub_.staging.size();
+    std::size_t count = 0, direct = 0, wanted = shared_.staging.size();
     if (landing_.to != nullptr) {
         direct = std::min<std::size_t>(left_, segment_bytes);
         parts[count++] = {landing_.to, direct};
         wanted = direct < left_ ? 0 : read_ahead_bytes;
     }
-    if (wanted > 0) parts[count++] = {hub_.staging.data(), wanted};
+    if (wanted > 0) parts[count++] = {shared_.staging.data(), wanted};
     const ssize_t got = receive(socket, parts, count);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return State::drained;
     if (got < 0) return fail(std::generic_category().message(errno).c_str());
@@ -75,7 +75,7 @@ TcpReceiver::State TcpReceiver::read_plain(int socket, bool &moved) noexcept {
         advance(landed);
         bytes -= landed;
     }
-    if (!consume(hub_.staging.data(), bytes)) return State::failed;
+    if (!consume(shared_.staging.data(), bytes)) return State::failed;
     return full ? State::more : State::drained;
 }
 
@@ -102,10 +102,10 @@ bool TcpReceiver::open_records() noexcept {
         const std::size_t whole = record_head_bytes + size + RecordCipher::tag_bytes;
         if (record_bytes_ - at < whole) break;
         if (!cipher_->open({head, record_head_bytes}, records_.data() + at + record_head_bytes,
-                           size, hub_.plain.data()))
+                           size, shared_.plain.data()))
             return fail("a record does not decrypt: bytes were changed on the way") !=
                    State::failed;
-        if (!consume(hub_.plain.data(), size)) return false;
+        if (!consume(shared_.plain.data(), size)) return false;
         at += whole;
     }
     record_bytes_ -= at;
@@ -149,7 +149,7 @@ const char *TcpReceiver::begin(const std::byte *bytes, std::size_t &size) noexce
     landing_ = {};
     batch_arriving_ = false;
     // Null: this rank has stopped the communicator, or the peer is not in it.
-    context_ = hub_.find(message_.context);
+    context_ = shared_.find(message_.context);
     const int peer = context_ == nullptr ? -1 : context_->rank_of(process_);
     if (peer < 0) {
         context_ = nullptr;
@@ -159,7 +159,7 @@ const char *TcpReceiver::begin(const std::byte *bytes, std::size_t &size) noexce
         context_->left[static_cast<std::size_t>(peer)] = true;
     } else if (whole) {
         context_->inbox.receive(peer, message_, bytes);
-        if (context_->inbox.take_news()) hub_.note(*context_);
+        if (context_->inbox.take_news()) shared_.note(*context_);
     } else if (message_.kind == TcpKind::batch) {
         try {
             batch_.resize(message_.bytes);
@@ -186,7 +186,7 @@ void TcpReceiver::finish() noexcept {
     const int peer = context_->rank_of(process_);
     if (batch_arriving_) context_->inbox.receive(peer, message_, batch_.data());
     else context_->inbox.end(peer, message_, landing_);
-    if (context_->inbox.take_news()) hub_.note(*context_);
+    if (context_->inbox.take_news()) shared_.note(*context_);
     landing_ = {};
     context_ = nullptr;
 }

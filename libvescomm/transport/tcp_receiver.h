@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "transport/tcp_crypto.h"
-#include "transport/tcp_hub.h"
+#include "transport/tcp_shared.h"
 #include "transport/tcp_wire.h"
 
 namespace vescomm::internal {
@@ -26,7 +26,7 @@ public:
         failed,  // why() gives the reason; the connection is unusable
     };
 
-    TcpReceiver(TcpHub &hub, int process) : hub_(hub), process_(process) {}
+    TcpReceiver(TcpShared &shared, int process) : shared_(shared), process_(process) {}
     // Expects encrypted records from now on. Throws.
     void encrypt(const FrameKey &key);
 
@@ -53,7 +53,7 @@ private:
     void advance(std::size_t bytes) noexcept;
     void finish() noexcept;
 
-    TcpHub &hub_;
+    TcpShared &shared_;
     const int process_;
     // The message that is arriving:
     TcpMessage message_;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Zone: per operation. No allocation once the pool is warm; one system call per segment.
+// Zone: per operation. No allocation once the free list is warm; one system call per segment.
 #include "transport/tcp_sender.h"
 
 #include <sys/socket.h>
@@ -84,7 +84,7 @@ void TcpSender::follow(TcpQueue &queue, TcpPut &signal) noexcept {
 
 // Returns nullptr if there is no memory; the connection has then failed.
 TcpPut *TcpSender::take(TcpQueue &queue, const Put &put, std::uint32_t *uses) noexcept {
-    TcpPut *taken = hub_.puts.take();
+    TcpPut *taken = shared_.puts.take();
     if (taken == nullptr) {
         end(put);
         fail("there is no memory left to send");
@@ -142,7 +142,7 @@ bool TcpSender::join_batch(TcpQueue &queue, const Put &part, std::uint32_t *uses
 }
 
 void TcpSender::enqueue(TcpQueue &queue, TcpPut *put) noexcept {
-    if (failed_) return hub_.end(put);
+    if (failed_) return shared_.end(put);
     put->next = nullptr;
     (queue.first == nullptr ? queue.first : queue.last->next) = put;
     queue.last = put;
@@ -160,7 +160,7 @@ void TcpSender::wait_for_slot(TcpQueue &queue) noexcept {
 
 void TcpSender::say_goodbye(std::uint32_t context) noexcept {
     if (failed_) return;
-    TcpPut *goodbye = hub_.puts.take();
+    TcpPut *goodbye = shared_.puts.take();
     if (goodbye == nullptr) return fail("there is no memory left to send");
     goodbye->clear();
     goodbye->context_id = context;
@@ -265,7 +265,7 @@ void TcpSender::note_error() noexcept {
 void TcpSender::finish_message() noexcept {
     TcpPut *put = outgoing_.take_put();
     outgoing_.clear();
-    if (put != nullptr) hub_.end(put);
+    if (put != nullptr) shared_.end(put);
 }
 
 // ---- the end ----
@@ -277,7 +277,7 @@ void TcpSender::drop(TcpQueue &queue) noexcept {
         } catch (...) {
             fail("there is no memory left to send");
         }
-        if (TcpPut *put = outgoing_.take_put()) hub_.end(put);
+        if (TcpPut *put = outgoing_.take_put()) shared_.end(put);
     }
     if (queue.waiting) {
         TcpQueue *before = nullptr;
@@ -286,23 +286,23 @@ void TcpSender::drop(TcpQueue &queue) noexcept {
         if (last_ == &queue) last_ = before;
         queue.waiting = false;
     }
-    if (TcpPut *open = std::exchange(queue.open, nullptr)) hub_.end(open);
+    if (TcpPut *open = std::exchange(queue.open, nullptr)) shared_.end(open);
     while (TcpPut *put = queue.first) {
         queue.first = put->next;
-        hub_.end(put);
+        shared_.end(put);
     }
 }
 
 void TcpSender::close() noexcept {
     failed_ = true;
-    if (TcpPut *put = outgoing_.take_put()) hub_.end(put);
+    if (TcpPut *put = outgoing_.take_put()) shared_.end(put);
     outgoing_.clear();
     while (TcpQueue *queue = first_) {
         first_ = queue->next;
         queue->waiting = false;
         while (TcpPut *put = queue->first) {
             queue->first = put->next;
-            hub_.end(put);
+            shared_.end(put);
         }
     }
     last_ = nullptr;

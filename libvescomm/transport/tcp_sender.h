@@ -7,9 +7,9 @@
 #include <optional>
 #include <string>
 
-#include "transport/tcp_hub.h"
 #include "transport/tcp_outgoing.h"
 #include "transport/tcp_record_writer.h"
+#include "transport/tcp_shared.h"
 
 namespace vescomm::internal {
 
@@ -18,7 +18,7 @@ namespace vescomm::internal {
 // queues of a connection are served round-robin, one message each.
 class TcpSender {
 public:
-    TcpSender(TcpHub &hub, int socket) : hub_(hub), socket_(socket) {}
+    TcpSender(TcpShared &shared, int socket) : shared_(shared), socket_(socket) {}
     // Sends encrypted records from now on. Throws.
     void encrypt(const FrameKey &key);
 
@@ -72,7 +72,7 @@ private:
     void fail(const char *why) noexcept;
     static void end(const Put &put) noexcept;
 
-    TcpHub &hub_;
+    TcpShared &shared_;
     const int socket_;
     TcpQueue *first_ = nullptr;  // the queues that wait, in round-robin order
     TcpQueue *last_ = nullptr;

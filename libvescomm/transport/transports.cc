@@ -41,7 +41,8 @@ int different(const std::vector<std::string> &all) {
 }
 
 // Agrees on the transport between nodes: "tcp" or "ucx".
-std::string agree(Control &control, const TransportOptions &options, Deadline deadline) {
+std::string agree_on_transport(Control &control, const TransportOptions &options,
+                               Deadline deadline) {
     const std::string own = "VESCOMM_TRANSPORT=" + options.between_nodes +
                             " VESCOMM_ENCRYPTION=" + (options.encrypted ? "yes" : "no");
     const auto all = control.all_gather("transport between nodes",
@@ -117,7 +118,7 @@ std::span<const TransportHelp> transports() {
     return table;
 }
 
-bool links_are_tcp(const std::string &between_nodes) {
+bool expects_tcp_links(const std::string &between_nodes) {
     return between_nodes == "tcp" || !has_rdma();
 }
 
@@ -130,7 +131,7 @@ Transports make_transports(const Nodes &nodes, Control &control, Failure &failur
     std::vector<bool> away(static_cast<std::size_t>(nodes.ranks()));
     for (int peer = 0; peer < nodes.ranks(); ++peer)
         away[static_cast<std::size_t>(peer)] = !nodes.together(control.rank(), peer);
-    if (agree(control, options, deadline) == "tcp") {
+    if (agree_on_transport(control, options, deadline) == "tcp") {
         transports.inter_node.push_back(
             make_tcp(away, control, failure, std::move(on_signal), deadline, options));
         return transports;

@@ -44,7 +44,7 @@ Transports make_transports(const Nodes &nodes, Control &control, Failure &failur
                            const TransportOptions &options);
 
 // True if links between nodes will be TCP, judged by this machine alone.
-bool links_are_tcp(const std::string &between_nodes);
+bool expects_tcp_links(const std::string &between_nodes);
 
 // Description of a transport for --help, and whether this build has it.
 struct TransportHelp {

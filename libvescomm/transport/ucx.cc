@@ -10,9 +10,9 @@ std::unique_ptr<Transport> make_ucx_transport(std::shared_ptr<UcxFabric> fabric,
                                               std::uint32_t context, int rank,
                                               const std::vector<int> &peers, Failure &failure,
                                               std::function<void()> on_signal) {
-    UcxHub &hub = fabric->hub();
+    UcxShared &shared = fabric->shared();
     return std::make_unique<FabricTransport<UcxFabric, UcxContext>>(
-        std::move(fabric), peers, failure, hub, context, rank, peers, failure,
+        std::move(fabric), peers, failure, shared, context, rank, peers, failure,
         std::move(on_signal));
 }
 

@@ -25,21 +25,21 @@ void set_failure(Failure &failure, vescomm_status_t status, Sentence sentence) n
 
 }  // namespace
 
-UcxContext::UcxContext(UcxHub &hub, std::uint32_t id, int rank, const std::vector<int> &peers,
+UcxContext::UcxContext(UcxShared &shared, std::uint32_t id, int rank, const std::vector<int> &peers,
                        Failure &failure, std::function<void()> on_signal)
     : id(id),
       rank(rank),
       failure(failure),
       on_signal(std::move(on_signal)),
-      memories(hub.ucx, hub.worker, rank, peers.size()),
-      inbox(hub.ucx, hub.worker, *this, peers.size()),
+      memories(shared.ucx, shared.worker, rank, peers.size()),
+      inbox(shared.ucx, shared.worker, *this, peers.size()),
       queues(peers.size()),
       left(peers.size()),
-      hub_(hub),
+      shared_(shared),
       ranks_(peers) {
     for (std::size_t peer = 0; peer < peers.size(); ++peer)
         if (peers[peer] >= 0)
-            queues[peer] = std::make_unique<UcxQueue>(hub, *this, *hub.endpoint(peers[peer]));
+            queues[peer] = std::make_unique<UcxQueue>(shared, *this, *shared.endpoint(peers[peer]));
 }
 
 bool UcxContext::busy() const noexcept {

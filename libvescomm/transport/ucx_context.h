@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "base/failure.h"
-#include "transport/ucx_hub.h"
 #include "transport/ucx_inbox.h"
 #include "transport/ucx_memories.h"
 #include "transport/ucx_queue.h"
+#include "transport/ucx_shared.h"
 
 namespace vescomm::internal {
 
@@ -21,7 +21,7 @@ namespace vescomm::internal {
 class UcxContext {
 public:
     // `peers`: by rank of the communicator, the number of its process on the fabric, or -1. Throws.
-    UcxContext(UcxHub &hub, std::uint32_t id, int rank, const std::vector<int> &peers,
+    UcxContext(UcxShared &shared, std::uint32_t id, int rank, const std::vector<int> &peers,
                Failure &failure, std::function<void()> on_signal);
 
     // The rank of a process of the fabric; -1: the process is not in this communicator.
@@ -49,8 +49,8 @@ public:
 
     // A signal has arrived.
     void note() noexcept {
-        hub_.signalled = true;
-        hub_.note(*this);
+        shared_.signalled = true;
+        shared_.note(*this);
     }
 
     const std::uint32_t id;
@@ -61,10 +61,10 @@ public:
     UcxInbox inbox;
     std::vector<std::unique_ptr<UcxQueue>> queues;  // by rank; nullptr: not a peer
     std::vector<bool> left;  // by rank: true if it has said goodbye
-    bool has_news = false;  // the context is in the hub's list of news
+    bool has_news = false;  // the context is in the list of news of UcxShared
 
 private:
-    UcxHub &hub_;
+    UcxShared &shared_;
     const ProcessRanks ranks_;
 };
 

@@ -20,9 +20,9 @@ void UcxEndpoint::connect(const UcxAddress &address) {
     parameters.err_mode = UCP_ERR_HANDLING_MODE_PEER;  // must be the same on both sides
     parameters.err_handler.cb = endpoint_failed;
     parameters.err_handler.arg = this;
-    hub_.ucx.check(
-        hub_.ucx.ep_create(hub_.worker.handle(), &parameters, &endpoint_),
-        "UCX cannot connect rank " + std::to_string(hub_.process) + " to rank " +
+    shared_.ucx.check(
+        shared_.ucx.ep_create(shared_.worker.handle(), &parameters, &endpoint_),
+        "UCX cannot connect rank " + std::to_string(shared_.process) + " to rank " +
             std::to_string(process_) +
             "; check that UCX_TLS and UCX_NET_DEVICES name a network that both nodes share");
 
@@ -30,14 +30,14 @@ void UcxEndpoint::connect(const UcxAddress &address) {
     flush.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
     flush.cb.send = connected;
     flush.user_data = this;
-    void *request = hub_.ucx.ep_flush_nbx(endpoint_, &flush);
+    void *request = shared_.ucx.ep_flush_nbx(endpoint_, &flush);
     if (UCS_PTR_IS_PTR(request)) ++under_way_;
     if (UCS_PTR_IS_ERR(request)) fail("cannot connect", UCS_PTR_STATUS(request));
 }
 
 void UcxEndpoint::connected(void *request, ucs_status_t status, void *self) {
     auto &endpoint = *static_cast<UcxEndpoint *>(self);
-    endpoint.hub_.ucx.request_free(request);
+    endpoint.shared_.ucx.request_free(request);
     --endpoint.under_way_;
     if (status != UCS_OK) endpoint.fail("cannot connect", status);
 }
@@ -48,8 +48,8 @@ void UcxEndpoint::close() noexcept {
     ucp_request_param_t parameters{};
     parameters.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
     parameters.flags = UCP_EP_CLOSE_FLAG_FORCE;
-    void *request = hub_.ucx.ep_close_nbx(endpoint_, &parameters);
-    if (UCS_PTR_IS_PTR(request)) hub_.ucx.request_free(request);
+    void *request = shared_.ucx.ep_close_nbx(endpoint_, &parameters);
+    if (UCS_PTR_IS_PTR(request)) shared_.ucx.request_free(request);
     endpoint_ = nullptr;
 }
 
@@ -57,7 +57,7 @@ void UcxEndpoint::close() noexcept {
 
 void UcxEndpoint::send_control(MessageKind kind, std::uint32_t context) noexcept {
     if (failed_ || endpoint_ == nullptr) return;
-    UcxPiece *piece = hub_.pieces.take();
+    UcxPiece *piece = shared_.pieces.take();
     if (piece == nullptr) return fail("cannot send", UCS_ERR_NO_MEMORY);
     piece->queue = nullptr;
     piece->put = nullptr;
@@ -70,7 +70,7 @@ void UcxEndpoint::send_control(MessageKind kind, std::uint32_t context) noexcept
 void UcxEndpoint::send(UcxPiece *piece, const std::byte *from, ucp_mem_h source) noexcept {
     piece->endpoint = this;
     UcxMessage &message = piece->message;
-    message.from = static_cast<std::uint32_t>(hub_.process);
+    message.from = static_cast<std::uint32_t>(shared_.process);
     message.token = token_;
     message.number = messages_++;
 
@@ -98,8 +98,8 @@ void UcxEndpoint::send(UcxPiece *piece, const std::byte *from, ucp_mem_h source)
         parameters.memh = source;
     }
     begin(*piece);
-    void *request = hub_.ucx.am_send_nbx(endpoint_, ucx_message_id, &message, sizeof message, from,
-                                         message.bytes, &parameters);
+    void *request = shared_.ucx.am_send_nbx(endpoint_, ucx_message_id, &message, sizeof message,
+                                            from, message.bytes, &parameters);
     if (UCS_PTR_IS_PTR(request)) return;  // piece_sent() will be called, or has been called already
     end(piece);
     if (request != nullptr) fail("cannot send", UCS_PTR_STATUS(request));
@@ -113,7 +113,7 @@ void UcxEndpoint::begin(UcxPiece &piece) noexcept {
 void UcxEndpoint::end(UcxPiece *piece) noexcept {
     UcxQueue *queue = piece->queue;
     UcxPut *put = piece->put;
-    hub_.pieces.give_back(piece);
+    shared_.pieces.give_back(piece);
     if (queue != nullptr) queue->piece_ends(put);
     else --under_way_;
 }
@@ -122,7 +122,7 @@ void UcxEndpoint::piece_sent(void *request, ucs_status_t status, void *sent) {
     auto *piece = static_cast<UcxPiece *>(sent);
     UcxEndpoint &self = *piece->endpoint;
     UcxQueue *queue = piece->queue;
-    self.hub_.ucx.request_free(request);
+    self.shared_.ucx.request_free(request);
     self.end(piece);
     if (status != UCS_OK) return self.fail("cannot send", status);
     if (queue != nullptr) queue->get_ready();
@@ -135,7 +135,7 @@ void UcxEndpoint::endpoint_failed(void *self, ucp_ep_h, ucs_status_t status) {
 }
 
 void UcxEndpoint::fail(const char *doing, ucs_status_t status) noexcept {
-    fail(doing, hub_.ucx.status_string(status));
+    fail(doing, shared_.ucx.status_string(status));
 }
 
 void UcxEndpoint::fail(const char *doing, const char *reason) noexcept {
@@ -143,7 +143,7 @@ void UcxEndpoint::fail(const char *doing, const char *reason) noexcept {
     failed_ = true;
     doing_ = doing;
     reason_ = reason;
-    for (const auto &[id, context] : hub_.contexts) context->lose(*this);
+    for (const auto &[id, context] : shared_.contexts) context->lose(*this);
 }
 
 std::string UcxEndpoint::why(int rank, int peer) const {

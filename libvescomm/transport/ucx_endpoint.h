@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "transport/ucx_hub.h"
+#include "transport/ucx_shared.h"
 
 namespace vescomm::internal {
 
@@ -15,7 +15,7 @@ namespace vescomm::internal {
 // Threads: everything under the mutex of the fabric.
 class UcxEndpoint {
 public:
-    UcxEndpoint(UcxHub &hub, int process) : hub_(hub), process_(process) {}
+    UcxEndpoint(UcxShared &shared, int process) : shared_(shared), process_(process) {}
     UcxEndpoint(const UcxEndpoint &) = delete;
     UcxEndpoint &operator=(const UcxEndpoint &) = delete;
 
@@ -29,8 +29,8 @@ public:
     // Sends a message that does not belong to a put, ahead of the queued puts.
     void send_control(MessageKind kind, std::uint32_t context = 0) noexcept;
 
-    // Sends a piece of a put from the source of its queue. The piece returns to the pool once UCX
-    // has sent it.
+    // Sends a piece of a put from the source of its queue. The piece returns to the free list once
+    // UCX has sent it.
     void send(UcxPiece *piece, const std::byte *from, ucp_mem_h source) noexcept;
 
     // UCX is connected and has sent all control messages.
@@ -68,7 +68,7 @@ private:
     void end(UcxPiece *piece) noexcept;
     void fail(const char *doing, ucs_status_t status) noexcept;
 
-    UcxHub &hub_;
+    UcxShared &shared_;
     const int process_;
     ucp_ep_h endpoint_ = nullptr;
     std::uint64_t token_ = 0;

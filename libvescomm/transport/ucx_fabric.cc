@@ -51,11 +51,11 @@ UcxFabric::~UcxFabric() {
 // Closes everything, after all communicators have ended or failed.
 void UcxFabric::end_worker() noexcept {
     if (std::exchange(ended_, true)) return;
-    for (const auto &endpoint : hub_.endpoints)
+    for (const auto &endpoint : shared_.endpoints)
         if (endpoint) endpoint->close();
     finish_closing();
     worker_.destroy_worker();
-    hub_.end_all();
+    shared_.end_all();
 }
 
 // Closing continues within UCX, also in calls that report no progress. Unfinished work is leaked
@@ -63,7 +63,7 @@ void UcxFabric::end_worker() noexcept {
 void UcxFabric::finish_closing() noexcept {
     const Deadline closed = Deadline::after(grace_seconds);
     for (int quiet = 0; quiet < closing_phases && !closed.expired();)
-        quiet = hub_.ucx.worker_progress(worker_.handle()) != 0 ? 0 : quiet + 1;
+        quiet = shared_.ucx.worker_progress(worker_.handle()) != 0 ? 0 : quiet + 1;
 }
 
 bool UcxFabric::inherited() const noexcept {
@@ -72,15 +72,15 @@ bool UcxFabric::inherited() const noexcept {
 
 bool UcxFabric::connects(int process) const noexcept {
     const std::lock_guard lock(mutex_);
-    return reaches(process) && !hub_.endpoint(process)->failed();
+    return reaches(process) && !shared_.endpoint(process)->failed();
 }
 
 // ---- communicators ----
 
 void UcxFabric::open(UcxContext &context) {
     const std::lock_guard lock(mutex_);
-    hub_.add(context);
-    for (const auto &endpoint : hub_.endpoints)
+    shared_.add(context);
+    for (const auto &endpoint : shared_.endpoints)
         if (endpoint && endpoint->failed()) context.lose(*endpoint);
 }
 
@@ -88,7 +88,7 @@ void UcxFabric::close(UcxContext &context, double patience_seconds) noexcept {
     std::unique_lock lock(mutex_);
     // Peers that have left may be gone: reads their goodbyes before anything is sent.
     if (!ended_) step();
-    hub_.remove(context);
+    shared_.remove(context);
     for (const auto &queue : context.queues)
         if (queue) queue->drop();
     if (!ended_) context.inbox.close();
@@ -102,7 +102,7 @@ void UcxFabric::close(UcxContext &context, double patience_seconds) noexcept {
             if (queue && !queue->endpoint().failed() && !queue->endpoint().idle()) return false;
         return true;
     });
-    hub_.forget(context);
+    shared_.forget(context);
     context.memories.forget_all();
 }
 
@@ -131,20 +131,20 @@ void UcxFabric::abandon() noexcept {
     fail_all();
     ended_ = true;
     abandoned_ = true;
-    hub_.end_all();
+    shared_.end_all();
 }
 
 void UcxFabric::fail_all() noexcept {
-    for (const auto &endpoint : hub_.endpoints)
+    for (const auto &endpoint : shared_.endpoints)
         if (endpoint)
             endpoint->fail("gave up the connection",
                            "another communicator of this process has ended, and bytes of that one "
                            "were stuck in the network");
-    for (const auto &[id, context] : hub_.contexts) context->inbox.close();
+    for (const auto &[id, context] : shared_.contexts) context->inbox.close();
 }
 
 void UcxFabric::put(UcxContext &context, int, const Put &put, PutMemory *memory) noexcept {
-    UcxPut *taken = hub_.puts.take();
+    UcxPut *taken = shared_.puts.take();
     if (taken == nullptr) {
         if (put.pending != nullptr) put.pending->fetch_sub(1, std::memory_order_release);
         return context.run_out();
@@ -158,9 +158,9 @@ void UcxFabric::put(UcxContext &context, int, const Put &put, PutMemory *memory)
         if (const PutMemory *source = context.memories.holding(put.from, put.bytes))
             taken->source = registration_of(*source);
     }
-    hub_.putting = &context;
+    shared_.putting = &context;
     context.queues[static_cast<std::size_t>(put.peer)]->push(taken);
-    hub_.putting = nullptr;
+    shared_.putting = nullptr;
 }
 
 // ---- progress ----
@@ -172,24 +172,24 @@ bool UcxFabric::progress() noexcept {
     bool any = false;
     for (int round = 0; round < max_rounds; ++round) {
         const bool moved = move();
-        const bool notified = hub_.deliver_news();
+        const bool notified = shared_.deliver_news();
         any |= moved || notified;
         // A signal that has arrived is handled before more is received.
-        if (std::exchange(hub_.signalled, false) || !moved) break;
+        if (std::exchange(shared_.signalled, false) || !moved) break;
     }
     return any;
 }
 
 bool UcxFabric::step() noexcept {
     const bool moved = move();
-    return hub_.deliver_news() || moved;
+    return shared_.deliver_news() || moved;
 }
 
 bool UcxFabric::move() noexcept {
     if (ended_) return false;
-    const bool more = !hub_.ready.empty();
-    if (more) hub_.pump();
-    return hub_.ucx.worker_progress(worker_.handle()) != 0 || more;
+    const bool more = !shared_.ready.empty();
+    if (more) shared_.pump();
+    return shared_.ucx.worker_progress(worker_.handle()) != 0 || more;
 }
 
 bool UcxFabric::arm() noexcept {
@@ -198,14 +198,14 @@ bool UcxFabric::arm() noexcept {
 }
 
 bool UcxFabric::arm_locked() noexcept {
-    if (!hub_.news.empty()) return false;
+    if (!shared_.news.empty()) return false;
     if (ended_) return true;
-    if (!hub_.ready.empty()) return false;
-    const ucs_status_t status = hub_.ucx.worker_arm(worker_.handle());
+    if (!shared_.ready.empty()) return false;
+    const ucs_status_t status = shared_.ucx.worker_arm(worker_.handle());
     if (status == UCS_OK || status == UCS_ERR_BUSY) return status == UCS_OK;
-    for (const auto &endpoint : hub_.endpoints)
+    for (const auto &endpoint : shared_.endpoints)
         if (endpoint)
-            endpoint->fail("cannot wait for the connection", hub_.ucx.status_string(status));
+            endpoint->fail("cannot wait for the connection", shared_.ucx.status_string(status));
     return true;
 }
 

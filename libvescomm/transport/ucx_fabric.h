@@ -14,8 +14,8 @@
 #include "bootstrap/control.h"
 #include "transport/fabric.h"
 #include "transport/ucx_context.h"
-#include "transport/ucx_hub.h"
 #include "transport/ucx_receiver.h"
+#include "transport/ucx_shared.h"
 #include "transport/ucx_worker.h"
 
 namespace vescomm::internal {
@@ -65,10 +65,10 @@ public:
 
     bool connects(int process) const noexcept override;
     // True if there is or was an endpoint to the process.
-    bool reaches(int process) const noexcept { return hub_.endpoint(process) != nullptr; }
+    bool reaches(int process) const noexcept { return shared_.endpoint(process) != nullptr; }
 
     // For contexts that are to be opened.
-    UcxHub &hub() noexcept { return hub_; }
+    UcxShared &shared() noexcept { return shared_; }
 
     // Delivers messages for this context from now on; its id must not be in use. All ranks must
     // have opened their contexts before any rank sends: messages for a context that is not open are
@@ -117,7 +117,7 @@ private:
     const pid_t process_;
     mutable std::mutex mutex_;
     UcxWorker worker_;
-    UcxHub hub_;
+    UcxShared shared_;
     UcxReceiver receiver_;
     const bool over_tcp_;
     bool wired_ = false;

@@ -117,7 +117,7 @@ const char *UcxInbox::take_in(Sender &sender, const UcxMessage &message, void *d
         return nullptr;
     }
 
-    Arrival *arrival = pool_.take();
+    Arrival *arrival = free_list_.take();
     if (arrival == nullptr) return "there is no memory left to remember it";
     arrival->inbox = this;
     arrival->sender = &sender;
@@ -138,7 +138,7 @@ const char *UcxInbox::take_in(Sender &sender, const UcxMessage &message, void *d
                 const auto *bytes = static_cast<const std::byte *>(data);
                 arrival->bytes.assign(bytes, bytes + message.bytes);
             } catch (...) {
-                pool_.give_back(arrival);
+                free_list_.give_back(arrival);
                 return "there is no memory left to park it";
             }
         }
@@ -223,7 +223,7 @@ void UcxInbox::advance(Sender &sender) noexcept {
         raise(sender, arrival.message);
         if (arrival.memory != nullptr) --arrival.memory->uses;
         sender.first = arrival.next;
-        pool_.give_back(&arrival);
+        free_list_.give_back(&arrival);
     }
     sender.advancing = false;
 }

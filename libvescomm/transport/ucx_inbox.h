@@ -6,7 +6,7 @@
 #include <deque>
 #include <vector>
 
-#include "transport/pool.h"
+#include "transport/free_list.h"
 #include "transport/received_signals.h"
 #include "transport/transport.h"
 #include "transport/ucx_memories.h"
@@ -107,7 +107,7 @@ private:
     const UcxWorker &worker_;
     UcxContext &context_;
     std::vector<Sender> senders_;  // by rank
-    Pool<Arrival> pool_;
+    FreeList<Arrival> free_list_;
     bool keep_data_ = false;  // the current message is kept, with UCX's descriptor
     bool closed_ = false;
 };

@@ -69,7 +69,7 @@ bool UcxQueue::join_batch(UcxPut *put) noexcept {
     batch->put.signature = part.signature;
     batch->put.tag = part.tag;
     if (last) batch->put.pending = std::exchange(put->put.pending, nullptr);
-    hub_.end(put);
+    shared_.end(put);
     if (last) enqueue(std::exchange(open_, nullptr));
     return true;
 }
@@ -100,10 +100,10 @@ void UcxQueue::pump() noexcept {
 }
 
 void UcxQueue::send_piece(UcxPut &put) noexcept {
-    UcxPiece *piece = hub_.pieces.take();
+    UcxPiece *piece = shared_.pieces.take();
     if (piece == nullptr) return run_out();
     const std::uint64_t offset = put.sent;
-    const std::uint64_t bytes = std::min(put.bytes() - offset, hub_.worker.piece_bytes());
+    const std::uint64_t bytes = std::min(put.bytes() - offset, shared_.worker.piece_bytes());
     put.sent += bytes;
     stretch_bytes_ += bytes;
     put.complete = put.sent == put.bytes();
@@ -131,7 +131,7 @@ void UcxQueue::send_piece(UcxPut &put) noexcept {
 // earlier, but a caller whose puts have all ended may stop making progress, and then the signal
 // would never be sent.
 void UcxQueue::end_when_sent(UcxPut *put) noexcept {
-    if (put->complete && put->under_way == 0) hub_.end(put);
+    if (put->complete && put->under_way == 0) shared_.end(put);
 }
 
 void UcxQueue::drop() noexcept {
@@ -171,7 +171,7 @@ void UcxQueue::piece_ends(UcxPut *put) noexcept {
 void UcxQueue::get_ready() noexcept {
     if (ready_ || first_ == nullptr) return;
     ready_ = true;
-    hub_.ready.push_back(this);
+    shared_.ready.push_back(this);
 }
 
 }  // namespace vescomm::internal

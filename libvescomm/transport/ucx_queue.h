@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "transport/ucx_hub.h"
+#include "transport/ucx_shared.h"
 
 namespace vescomm::internal {
 
@@ -15,15 +15,15 @@ namespace vescomm::internal {
 // pools are warm.
 class UcxQueue {
 public:
-    UcxQueue(UcxHub &hub, UcxContext &context, UcxEndpoint &endpoint)
-        : hub_(hub), context_(context), endpoint_(endpoint) {}
+    UcxQueue(UcxShared &shared, UcxContext &context, UcxEndpoint &endpoint)
+        : shared_(shared), context_(context), endpoint_(endpoint) {}
     UcxQueue(const UcxQueue &) = delete;
     UcxQueue &operator=(const UcxQueue &) = delete;
 
     UcxEndpoint &endpoint() const { return endpoint_; }
 
-    // Takes over a put that came from the pool, and returns it to the pool when it has ended. Small
-    // parts wait for the put that follows (Put::value), to be sent as one message.
+    // Takes over a put that came from the free list, and returns it to the free list when it has
+    // ended. Small parts wait for the put that follows (Put::value), to be sent as one message.
     void push(UcxPut *put) noexcept;
 
     // Sends pieces without waiting, up to a limit.
@@ -52,7 +52,7 @@ private:
     void end_when_sent(UcxPut *put) noexcept;
     void run_out() noexcept;
 
-    UcxHub &hub_;
+    UcxShared &shared_;
     UcxContext &context_;
     UcxEndpoint &endpoint_;
     UcxPut *first_ = nullptr;  // the puts that are not complete, in order
@@ -60,7 +60,7 @@ private:
     UcxPut *open_ = nullptr;  // a batch that waits for its last part
     std::uint64_t stretch_bytes_ = 0;  // bytes sent since the queue was last empty
     int under_way_ = 0;  // pieces that UCX has not sent
-    bool ready_ = false;  // the queue is in the hub's list of ready queues
+    bool ready_ = false;  // the queue is in the list of ready queues of UcxShared
     bool dropped_ = false;
 };
 

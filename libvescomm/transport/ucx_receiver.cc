@@ -22,7 +22,7 @@ constexpr std::uint32_t no_process = ~0u;
 
 }  // namespace
 
-UcxReceiver::UcxReceiver(UcxHub &hub) : hub_(hub), token_(random_token()) {}
+UcxReceiver::UcxReceiver(UcxShared &shared) : shared_(shared), token_(random_token()) {}
 
 void UcxReceiver::open() {
     ucp_am_handler_param_t handler{};
@@ -32,8 +32,8 @@ void UcxReceiver::open() {
     handler.flags = UCP_AM_FLAG_WHOLE_MSG;
     handler.cb = message_arrived;
     handler.arg = this;
-    hub_.ucx.check(hub_.ucx.worker_set_am_recv_handler(hub_.worker.handle(), &handler),
-                   "UCX does not accept the handler of messages");
+    shared_.ucx.check(shared_.ucx.worker_set_am_recv_handler(shared_.worker.handle(), &handler),
+                      "UCX does not accept the handler of messages");
 }
 
 ucs_status_t UcxReceiver::message_arrived(void *receiver, const void *header,
@@ -46,9 +46,10 @@ ucs_status_t UcxReceiver::message_arrived(void *receiver, const void *header,
     message.from = no_process;
     const char *why =
         parse_message(header, header_bytes, data_bytes,
-                      static_cast<int>(self.hub_.endpoints.size()), self.token_, message);
-    UcxEndpoint *sender =
-        message.from == no_process ? nullptr : self.hub_.endpoint(static_cast<int>(message.from));
+                      static_cast<int>(self.shared_.endpoints.size()), self.token_, message);
+    UcxEndpoint *sender = message.from == no_process
+                              ? nullptr
+                              : self.shared_.endpoint(static_cast<int>(message.from));
     if (sender != nullptr && sender->failed()) return UCS_OK;
     if (why == nullptr && sender == nullptr) why = "that process should not send here";
     if (why == nullptr && !sender->take_number(message.number))
@@ -67,7 +68,7 @@ bool UcxReceiver::take(UcxEndpoint &sender, const UcxMessage &message, void *dat
     if (message.kind == MessageKind::hello) sender.said_hello = true;
     if (message.kind == MessageKind::welcome) sender.welcomed = true;
     if (message.kind == MessageKind::hello || message.kind == MessageKind::welcome) return false;
-    UcxContext *context = hub_.find(message.context);
+    UcxContext *context = shared_.find(message.context);
     const int peer = context == nullptr ? -1 : context->rank_of(sender.process());
     if (message.kind == MessageKind::goodbye) {
         if (peer >= 0) context->take_goodbye(peer);
@@ -78,7 +79,7 @@ bool UcxReceiver::take(UcxEndpoint &sender, const UcxMessage &message, void *dat
 }
 
 void UcxReceiver::refuse(UcxEndpoint *sender, const UcxMessage &message, const char *why) noexcept {
-    for (const auto &[id, context] : hub_.contexts)
+    for (const auto &[id, context] : shared_.contexts)
         if (sender == nullptr || context->rank_of(sender->process()) >= 0)
             context->refuse(message, why);
     // The sequence of its messages is lost.

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "transport/ucx_hub.h"
+#include "transport/ucx_shared.h"
 
 namespace vescomm::internal {
 
@@ -20,7 +20,7 @@ namespace vescomm::internal {
 class UcxReceiver {
 public:
     // Throws.
-    explicit UcxReceiver(UcxHub &hub);
+    explicit UcxReceiver(UcxShared &shared);
     UcxReceiver(const UcxReceiver &) = delete;
     UcxReceiver &operator=(const UcxReceiver &) = delete;
 
@@ -42,7 +42,7 @@ private:
               bool rendezvous) noexcept;
     void refuse(UcxEndpoint *sender, const UcxMessage &message, const char *why) noexcept;
 
-    UcxHub &hub_;
+    UcxShared &shared_;
     const std::uint64_t token_;
     bool closed_ = false;
 };

@@ -28,8 +28,8 @@ UcxFabric::UcxFabric(const UcxLibrary &ucx, int process, const std::vector<bool>
     : process_(getpid()),
       worker_(ucx, static_cast<std::size_t>(std::count(peers.begin(), peers.end(), true)),
               interface),
-      hub_(ucx, worker_, process, peers),
-      receiver_(hub_),
+      shared_(ucx, worker_, process, peers),
+      receiver_(shared_),
       over_tcp_(only_tcp()) {
     receiver_.open();
 }
@@ -39,22 +39,22 @@ UcxFabric::UcxFabric(const UcxLibrary &ucx, int process, const std::vector<bool>
 // this process reaches the sender.
 void UcxFabric::wire_up(Control &control, const Failure &failure, Deadline deadline) {
     unsigned major = 0, minor = 0, release = 0;
-    hub_.ucx.get_version(&major, &minor, &release);
+    shared_.ucx.get_version(&major, &minor, &release);
     UcxAddress own;
     own.ucx_major = major;
     own.ucx_minor = minor;
-    own.rank = static_cast<std::uint32_t>(hub_.process);
+    own.rank = static_cast<std::uint32_t>(shared_.process);
     own.token = receiver_.token();
     own.worker = worker_.address();
     const auto addresses = control.all_gather("ucx addresses", serialise(own), deadline);
-    for (const auto &endpoint : hub_.endpoints) {
+    for (const auto &endpoint : shared_.endpoints) {
         if (!endpoint) continue;
         const int peer = endpoint->process();
         const UcxAddress address =
             parse_ucx_address(addresses[static_cast<std::size_t>(peer)], peer);
         if (address.ucx_major != major || address.ucx_minor != minor)
             throw Error(VESCOMM_ERROR_MISMATCH,
-                        rank_name(hub_.process) + " has UCX " + std::to_string(major) + "." +
+                        rank_name(shared_.process) + " has UCX " + std::to_string(major) + "." +
                             std::to_string(minor) + " and " + rank_name(peer) + " has UCX " +
                             std::to_string(address.ucx_major) + "." +
                             std::to_string(address.ucx_minor) +
@@ -62,29 +62,29 @@ void UcxFabric::wire_up(Control &control, const Failure &failure, Deadline deadl
         endpoint->connect(address);
     }
     while (!idle()) wait_for_wiring(failure, deadline);
-    for (const auto &endpoint : hub_.endpoints)
+    for (const auto &endpoint : shared_.endpoints)
         if (endpoint) endpoint->send_control(MessageKind::hello);
-    std::vector<bool> welcomed(hub_.endpoints.size());
+    std::vector<bool> welcomed(shared_.endpoints.size());
     while (!wired(welcomed)) wait_for_wiring(failure, deadline);
     failure.check();
     wired_ = true;
 }
 
 bool UcxFabric::idle() const {
-    return std::all_of(hub_.endpoints.begin(), hub_.endpoints.end(),
+    return std::all_of(shared_.endpoints.begin(), shared_.endpoints.end(),
                        [](const auto &endpoint) { return !endpoint || endpoint->idle(); });
 }
 
 void UcxFabric::wait_for_wiring(const Failure &failure, Deadline deadline) {
     failure.check();
-    for (const auto &endpoint : hub_.endpoints)
+    for (const auto &endpoint : shared_.endpoints)
         if (endpoint && endpoint->failed())
             throw Error(VESCOMM_ERROR_PEER_FAILED,
-                        endpoint->why(hub_.process, endpoint->process()) +
+                        endpoint->why(shared_.process, endpoint->process()) +
                             "; that process ended or its network did, see its output");
     if (deadline.expired())
         throw Error(VESCOMM_ERROR_TIMEOUT,
-                    rank_name(hub_.process) + " has not connected over UCX with " +
+                    rank_name(shared_.process) + " has not connected over UCX with " +
                         not_connected() +
                         " in time; check that the nodes reach one another on the interfaces "
                         "that UCX picks, or set UCX_NET_DEVICES to the right one");
@@ -95,13 +95,13 @@ void UcxFabric::wait_for_wiring(const Failure &failure, Deadline deadline) {
 
 bool UcxFabric::wired(std::vector<bool> &welcomed) {
     bool wired = true;
-    for (const auto &endpoint : hub_.endpoints) {
+    for (const auto &endpoint : shared_.endpoints) {
         if (!endpoint) continue;
         const int peer = endpoint->process();
         const auto at = static_cast<std::size_t>(peer);
         if (endpoint->gave_up)
             throw Error(VESCOMM_ERROR_PEER_FAILED, rank_name(peer) + " gave up while " +
-                                                       rank_name(hub_.process) +
+                                                       rank_name(shared_.process) +
                                                        " connected to it over UCX; see its output");
         if (endpoint->said_hello && !welcomed[at]) {
             welcomed[at] = true;
@@ -116,7 +116,7 @@ bool UcxFabric::wired(std::vector<bool> &welcomed) {
 
 std::string UcxFabric::not_connected() const {
     std::string names;
-    for (const auto &endpoint : hub_.endpoints)
+    for (const auto &endpoint : shared_.endpoints)
         if (endpoint && !endpoint->welcomed)
             names += (names.empty() ? "" : ", ") + rank_name(endpoint->process());
     return names.empty() ? "its peers" : names;

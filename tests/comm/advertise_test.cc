@@ -68,7 +68,7 @@ constexpr int root = ranks - 1;
 // returns. Each rank is a node.
 void with_waiting_rank(const std::function<void(CountingTransport &, vescomm_comm &)> &meanwhile) {
     auto controls = std::make_shared<LocalControlHub>(ranks);
-    auto hub = make_loopback_hub(Nodes::from_numbers(std::vector{0, 1, 2, 3}));
+    auto network = make_loopback_network(Nodes::from_numbers(std::vector{0, 1, 2, 3}));
     std::vector<CountingTransport *> counting(ranks);
     std::vector<std::unique_ptr<vescomm_comm>> handles(ranks);
     const auto each = [](const std::function<void(int)> &body) {
@@ -79,7 +79,7 @@ void with_waiting_rank(const std::function<void(CountingTransport &, vescomm_com
     each([&](int rank) {
         const auto make = [&](auto &&...) {
             auto transport =
-                std::make_unique<CountingTransport>(make_loopback_transport(hub, rank));
+                std::make_unique<CountingTransport>(make_loopback_transport(network, rank));
             counting[rank] = transport.get();
             Transports transports;
             transports.intra_node = std::move(transport);

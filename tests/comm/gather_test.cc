@@ -81,7 +81,7 @@ protected:
         const auto comm = testing_support::join(
             setup, 0,
             std::make_unique<LateControl>(std::make_unique<LocalControl>(hub, 0), looks, lost),
-            make_loopback_hub(Nodes::from_numbers(setup.node_of)));
+            make_loopback_network(Nodes::from_numbers(setup.node_of)));
         looks = GetParam();
         return comm->gather("a test", "bytes", comm->deadline());
     }

@@ -66,7 +66,7 @@ void create_communicator(Rank &r) {
                 const WithoutFailing shelter;
                 Transports transports;
                 transports.intra_node = std::make_unique<ShelteredTransport>(
-                    make_loopback_transport(r.world.hub, r.rank));
+                    make_loopback_transport(r.world.network, r.rank));
                 return transports;
             };
             auto comm = Communicator::create(

@@ -51,7 +51,7 @@ struct World {
     const Trial &trial;
     Found &found;
     std::shared_ptr<LocalControlHub> control_hub;
-    std::shared_ptr<LoopbackHub> hub;
+    std::shared_ptr<LoopbackNetwork> network;
     std::string folder;
     std::string address;
 };

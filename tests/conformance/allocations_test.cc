@@ -69,7 +69,7 @@ void play(World &world, int rank) {
                 trial,
                 found,
                 std::make_shared<LocalControlHub>(cluster.ranks()),
-                make_loopback_hub(Nodes::from_numbers(cluster.node_of)),
+                make_loopback_network(Nodes::from_numbers(cluster.node_of)),
                 folder,
                 free_address()};
     std::vector<std::thread> threads;

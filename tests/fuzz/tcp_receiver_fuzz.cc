@@ -49,10 +49,10 @@ public:
                 "there are sockets");
         own_ = Descriptor(ends[0]);
         peer_ = Descriptor(ends[1]);
-        hub_.staging.resize(staging_bytes);
-        hub_.news.reserve(std::size(communicators_));
+        shared_.staging.resize(staging_bytes);
+        shared_.news.reserve(std::size(communicators_));
         for (TcpCommunicator &each : communicators_) {
-            hub_.contexts[each.context.id] = &each.context;
+            shared_.contexts[each.context.id] = &each.context;
             if (each.peer >= 0) model_.communicators[each.context.id] = &each.model;
         }
         if (input_.below(2) == 1) {
@@ -200,7 +200,7 @@ private:
 
     void read(const Bytes &arrived) {
         for (TcpCommunicator &each : communicators_) each.context.has_news = false;
-        hub_.news.clear();
+        shared_.news.clear();
         const auto before = signals();
         bool moved = false;
         auto state = TcpReceiver::State::more;
@@ -247,8 +247,9 @@ private:
             each.check();
             require(each.model.signals == before[i] || each.context.has_news,
                     "a communicator whose signals rose has news");
-            require(std::ranges::count(hub_.news, &each.context) == (each.context.has_news ? 1 : 0),
-                    "news are noted once");
+            require(
+                std::ranges::count(shared_.news, &each.context) == (each.context.has_news ? 1 : 0),
+                "news are noted once");
             if (each.model.broken) continue;  // the next read drops the rest of the message
             const bool arriving = each.model.open && model_.arriving() == &each.model;
             if (!failed_)
@@ -282,7 +283,7 @@ private:
             which.model.broken = true;
         } else if (what == 1) {
             receiver_.give_up(which.context);
-            hub_.contexts.erase(which.context.id);
+            shared_.contexts.erase(which.context.id);
             which.model.open = false;
         } else if (to_damage_ == 0) {
             to_damage_ = 1 + input_.below(4);
@@ -317,12 +318,12 @@ private:
 
     Input input_;
     Descriptor own_, peer_;
-    TcpHub hub_;
+    TcpShared shared_;
     TcpCommunicator communicators_[3] = {
         {first_context, 0, {-1, peer_process, 3}, peer_process},
         {first_context + 1, 2, {peer_process, 3, -1}, peer_process},
         {first_context + 2, 1, {3, -1}, peer_process}};
-    TcpReceiver receiver_{hub_, peer_process};
+    TcpReceiver receiver_{shared_, peer_process};
     TcpConnectionModel model_;
     std::optional<RecordCipher> cipher_;
     std::size_t step_ = 1, record_bytes_ = 1;

@@ -126,10 +126,10 @@ UcxLibrary fake_ucx() {
 
 // One communicator of three processes, and the memory that it offers, between walls.
 struct Side {
-    Side(UcxHub &hub, std::uint32_t id) : context(hub, id, 0, {-1, 1, 2}, failure, {}) {
+    Side(UcxShared &shared, std::uint32_t id) : context(shared, id, 0, {-1, 1, 2}, failure, {}) {
         context.memories.offer(offered_memory, arena.data() + wall_bytes, memory_bytes);
         context.memories.offer(2, nullptr, 0);
-        hub.add(context);
+        shared.add(context);
     }
 
     std::vector<std::uint64_t> read_signals() const {
@@ -163,13 +163,13 @@ public:
 
     ~Script() {
         for (Side *side : sides_) {
-            hub_.remove(side->context);
+            shared_.remove(side->context);
             side->context.inbox.close();
         }
         for (const Rendezvous &rendezvous : fake_.rendezvous)
             require(rendezvous.state != Rendezvous::kept, "every kept descriptor is released");
         for (Side *side : sides_) {
-            hub_.forget(side->context);
+            shared_.forget(side->context);
             side->context.memories.forget_all();
         }
         fake = nullptr;
@@ -274,7 +274,7 @@ private:
         require(status == UCS_OK || rendezvous, "only descriptors are kept");
         if (announced != nullptr && announced->state == Rendezvous::announced)
             announced->state = status == UCS_INPROGRESS ? Rendezvous::kept : Rendezvous::gone;
-        const UcxEndpoint *sender = hub_.endpoint(static_cast<int>(message.from));
+        const UcxEndpoint *sender = shared_.endpoint(static_cast<int>(message.from));
         if (sender != nullptr && !sender->failed() && message.token == receiver_.token())
             ++next_[message.from];
         return &side;
@@ -304,7 +304,7 @@ private:
 
     const Side *close_one() {
         Side &side = *sides_[input_.below(2)];
-        hub_.remove(side.context);
+        shared_.remove(side.context);
         side.context.inbox.close();
         side.closed = true;
         return &side;
@@ -315,10 +315,10 @@ private:
     FakeUcx *const installed_ = fake = &fake_;
     const UcxLibrary ucx_ = fake_ucx();
     UcxWorker worker_{ucx_, ranks, {}};
-    UcxHub hub_{ucx_, worker_, 0, {false, true, true}};
-    UcxReceiver receiver_{hub_};
-    Side first_{hub_, first_context};
-    Side second_{hub_, first_context + 1};
+    UcxShared shared_{ucx_, worker_, 0, {false, true, true}};
+    UcxReceiver receiver_{shared_};
+    Side first_{shared_, first_context};
+    Side second_{shared_, first_context + 1};
     Side *const sides_[2] = {&first_, &second_};
     std::map<std::uint32_t, std::uint64_t> next_;
 };

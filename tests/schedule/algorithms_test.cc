@@ -92,7 +92,7 @@ TEST_P(Algorithms, AreCorrectFor1To33RanksOnAnyNodesWithRaggedCuts) {
                     BufferProblem problem(random_problem(entry, nodes, random));
                     problem.per_node = per_node;
                     problem.in_place = in_place;
-                    problem.plain_sums = random() % 2 == 0;
+                    problem.contributions_are_sums = random() % 2 == 0;
                     if (!entry.solves(problem)) continue;
                     ASSERT_EQ(check(problem, make_all(entry, problem)), "")
                         << ranks << " ranks on " << nodes.count() << " nodes, "
@@ -105,8 +105,8 @@ TEST_P(Algorithms, AreCorrectFor1To33RanksOnAnyNodesWithRaggedCuts) {
 }
 
 // One array in `one_in` is registered.
-RegisteredArrays random_arrays(int ranks, unsigned one_in, std::mt19937 &random) {
-    RegisteredArrays arrays;
+CheckedRegistrations random_arrays(int ranks, unsigned one_in, std::mt19937 &random) {
+    CheckedRegistrations arrays;
     for (int rank = 0; rank < ranks; ++rank) {
         arrays.source.push_back(random() % one_in == 0);
         arrays.output.push_back(random() % one_in == 0);
@@ -116,7 +116,7 @@ RegisteredArrays random_arrays(int ranks, unsigned one_in, std::mt19937 &random)
 
 // Some ranks of an all_reduce have one array. A rank whose result replaces its source while others
 // may still read it does not register it (ArrayRegistration).
-void put_in_place(RegisteredArrays &arrays, int ranks, bool flat, std::mt19937 &random) {
+void put_in_place(CheckedRegistrations &arrays, int ranks, bool flat, std::mt19937 &random) {
     for (int rank = 0; rank < ranks; ++rank) {
         arrays.in_place.push_back(random() % 2 == 0);
         if (flat && arrays.in_place.back() && !arrays.source.empty())
@@ -158,9 +158,9 @@ TEST_P(Algorithms, AreCorrectForArraysWithAnySizeOfTheStagingBuffer) {
                 }
                 if (!entry.solves(problem)) continue;
                 const std::vector<Schedule> schedules = make_all(entry, problem);
-                std::vector<RegisteredArrays> masks{{}, random_arrays(ranks, 1, arrays)};
+                std::vector<CheckedRegistrations> masks{{}, random_arrays(ranks, 1, arrays)};
                 if (scale == 1) masks.push_back(random_arrays(ranks, 2, arrays));
-                for (RegisteredArrays &registered : masks) {
+                for (CheckedRegistrations &registered : masks) {
                     // In long vectors, the checker's cells of one array for both become too many.
                     if (entry.collective == Collective::all_reduce && scale == 1)
                         put_in_place(registered, ranks, entry.name == "flat", arrays);
@@ -210,7 +210,7 @@ TEST_P(Algorithms, AreCorrectForLargeShardsThatPassInChunks) {
     for (const int ranks : {2, 3, 4, 5, 8}) {
         for (const Nodes &nodes : shapes(random, ranks)) {
             for (const bool in_place : {false, true}) {
-                for (const bool plain_sums : {false, true}) {
+                for (const bool contributions_are_sums : {false, true}) {
                     BufferProblem problem(random_problem(entry, nodes, random));
                     for (std::size_t i = 1; i < problem.cuts.size(); ++i)
                         problem.cuts[i] =
@@ -218,12 +218,12 @@ TEST_P(Algorithms, AreCorrectForLargeShardsThatPassInChunks) {
                                                        ? static_cast<int>(random() % 3)
                                                        : static_cast<int>(random() % 1'500'000));
                     problem.in_place = in_place;
-                    problem.plain_sums = plain_sums;
+                    problem.contributions_are_sums = contributions_are_sums;
                     if (!entry.suits(problem)) continue;
                     ASSERT_EQ(check(problem, make_all(entry, problem)), "")
                         << ranks << " ranks on " << nodes.count() << " nodes, "
                         << (in_place ? "in place, " : "out of place, ")
-                        << (plain_sums ? "plain sums" : "sums of another type");
+                        << (contributions_are_sums ? "plain sums" : "sums of another type");
                 }
             }
         }

@@ -130,7 +130,7 @@ TEST_P(Check, DetectsAMissingWaitForReadersOfRegisteredArrays) {
     for_each_problem([](const AnyProblem &problem) {
         const auto sound = make_all(GetParam(), problem);
         const std::vector<bool> all(static_cast<std::size_t>(problem->ranks()), true);
-        const RegisteredArrays registered{.source = all, .output = all, .in_place = {}};
+        const CheckedRegistrations registered{.source = all, .output = all, .in_place = {}};
         ASSERT_EQ(check(problem, sound, registered), "");
         auto broken = sound;
         std::size_t removed = 0;

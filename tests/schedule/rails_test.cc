@@ -27,9 +27,10 @@ TEST(Then, RejectsSchedulesWhoseFlagsCountTo2To24) {
         return schedule;
     };
     const std::uint32_t max = (1u << 24) - 1;
-    EXPECT_EQ(then(0, counting_to(max), counting_to(max)).lanes[1].steps()[1].value, 2 * max + 1);
-    EXPECT_THROW(then(0, counting_to(max + 1), counting_to(1)), std::logic_error);
-    EXPECT_THROW(then(0, counting_to(1), counting_to(max + 1)), std::logic_error);
+    EXPECT_EQ(join_schedules(0, counting_to(max), counting_to(max)).lanes[1].steps()[1].value,
+              2 * max + 1);
+    EXPECT_THROW(join_schedules(0, counting_to(max + 1), counting_to(1)), std::logic_error);
+    EXPECT_THROW(join_schedules(0, counting_to(1), counting_to(max + 1)), std::logic_error);
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ ArrayProblem all_to_all(const Nodes &nodes, std::int64_t chunk, unsigned max,
     ArrayProblem problem;
     problem.collective = Collective::all_to_all_v;
     problem.nodes = nodes;
-    problem.messages = true;
+    problem.pairwise_flags = true;
     problem.exchange = Exchange::whole(ranks, counts);
     problem.staging = {0, 2 * chunk * ranks};
     return problem;

@@ -47,10 +47,10 @@ inline void run_array_ranks(
     std::span<const TestSetup> setups,
     const std::function<void(const std::vector<vescomm_comm_t *> &)> &body) {
     std::vector<std::shared_ptr<LocalControlHub>> controls;
-    std::vector<std::shared_ptr<LoopbackHub>> hubs;
+    std::vector<std::shared_ptr<LoopbackNetwork>> networks;
     for (const TestSetup &setup : setups.subspan(1)) {
         controls.push_back(std::make_shared<LocalControlHub>(setup.ranks()));
-        hubs.push_back(make_loopback_hub(Nodes::from_numbers(setup.node_of)));
+        networks.push_back(make_loopback_network(Nodes::from_numbers(setup.node_of)));
     }
     run_array_ranks(setups[0], [&](vescomm_comm_t *first) {
         const int rank = first->value->rank();
@@ -60,7 +60,7 @@ inline void run_array_ranks(
             for (std::size_t i = 0; i < controls.size(); ++i) {
                 auto control = std::make_unique<LocalControl>(controls[i], rank);
                 handles.push_back(
-                    handle_of(join(setups[i + 1], rank, std::move(control), hubs[i])));
+                    handle_of(join(setups[i + 1], rank, std::move(control), networks[i])));
                 comms.push_back(handles.back().get());
             }
             body(comms);

@@ -75,7 +75,7 @@ inline std::vector<TestSetup> all_setups() {
 // Collective.
 inline std::shared_ptr<Communicator> join(const TestSetup &setup, int rank,
                                           std::unique_ptr<Control> control,
-                                          const std::shared_ptr<LoopbackHub> &hub) {
+                                          const std::shared_ptr<LoopbackNetwork> &network) {
     Config config = setup.config;
     if (config.timeout_seconds == Config().timeout_seconds) config.timeout_seconds = 60;
     // Every rank maps the pools of all ranks in this process, and loopback allocates them at once.
@@ -87,7 +87,7 @@ inline std::shared_ptr<Communicator> join(const TestSetup &setup, int rank,
             return make_transports(nodes, c, failure, std::move(on_signal), deadline,
                                    {setup.kind == Kind::ucx ? "ucx" : "tcp", false});
         Transports transports;
-        transports.intra_node = make_loopback_transport(hub, rank);
+        transports.intra_node = make_loopback_transport(network, rank);
         return transports;
     };
     return Communicator::create(std::move(control), std::to_string(setup.node_of[rank]), config,
@@ -99,13 +99,13 @@ inline std::shared_ptr<Communicator> join(const TestSetup &setup, int rank,
 inline void run_ranks(const TestSetup &setup,
                       const std::function<void(std::shared_ptr<Communicator>)> &body) {
     auto control_hub = std::make_shared<LocalControlHub>(setup.ranks());
-    auto hub = make_loopback_hub(Nodes::from_numbers(setup.node_of));
+    auto network = make_loopback_network(Nodes::from_numbers(setup.node_of));
     std::vector<std::thread> threads;
     for (int rank = 0; rank < setup.ranks(); ++rank) {
         threads.emplace_back([&, rank] {
             auto control = std::make_unique<LocalControl>(control_hub, rank);
             try {
-                const auto comm = join(setup, rank, std::move(control), hub);
+                const auto comm = join(setup, rank, std::move(control), network);
                 body(comm);
                 comm->leave();
             } catch (const std::exception &error) {

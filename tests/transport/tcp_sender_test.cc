@@ -20,9 +20,9 @@ protected:
         far_ = Descriptor(ends[1]);
         const int bytes = 4096;
         setsockopt(near_.get(), SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
-        hub_.contexts.emplace(context_.id, &context_);
-        hub_.news.reserve(1);
-        sender_ = std::make_unique<TcpSender>(hub_, near_.get());
+        shared_.contexts.emplace(context_.id, &context_);
+        shared_.news.reserve(1);
+        sender_ = std::make_unique<TcpSender>(shared_, near_.get());
         if (GetParam()) sender_->encrypt(FrameKey{});
     }
     ~TcpSenderTest() override { sender_->close(); }
@@ -39,7 +39,7 @@ protected:
     }
 
     Descriptor near_, far_;
-    TcpHub hub_;
+    TcpShared shared_;
     Failure failure_;
     TcpContext context_{1, 0, {-1, 0}, failure_, {}};
     std::unique_ptr<TcpSender> sender_;

@@ -25,7 +25,7 @@ struct ArrivedMessage {
     // its part of the message.
     std::uint64_t chunks = 0;
     std::vector<std::byte> bytes;
-    // Links of TagQueues and Pool.
+    // Links of TagQueues and FreeList.
     ArrivedMessage *next = nullptr, *last = nullptr, *other_tag = nullptr;
 
     std::int32_t tag() const noexcept { return header.tag; }

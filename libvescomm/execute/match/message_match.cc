@@ -132,7 +132,7 @@ bool MessageMatch::give_to_receive(const MessageHeader &header) noexcept {
 
 // False if there is no memory. The message is then observed again later.
 bool MessageMatch::keep(const MessageHeader &header) noexcept {
-    ArrivedMessage *message = pool_.take();
+    ArrivedMessage *message = free_list_.take();
     if (message == nullptr) return false;
     message->header = header;
     Source &its = of(header.source);
@@ -194,7 +194,7 @@ void MessageMatch::copy_chunks(ArrivedMessage &message) noexcept {
 
 void MessageMatch::give_back(ArrivedMessage &message) noexcept {
     if (message.chunks > 0) copies_.drop(message);
-    pool_.give_back(&message);
+    free_list_.give_back(&message);
 }
 
 std::string MessageMatch::obstacle(const PostedReceive &receive) const {

@@ -12,7 +12,7 @@
 #include "execute/match/message_copies.h"
 #include "execute/match/tag_queues.h"
 #include "topology/nodes.h"
-#include "transport/pool.h"
+#include "transport/free_list.h"
 #include "transport/transport.h"
 
 namespace vescomm::internal {
@@ -122,7 +122,7 @@ private:
     const std::uint32_t channel_;  // of the flags that sources raise for this rank, in slot 0
     std::vector<Source> sources_;  // by rank
     TagQueues<PostedReceive> posted_for_any_;
-    Pool<ArrivedMessage> pool_;
+    FreeList<ArrivedMessage> free_list_;
     std::uint64_t posts_ = 0;
     // Behind the source that served a receive from any source last.
     std::size_t next_source_ = 0;

@@ -19,7 +19,8 @@ bool can_bruck(const AnyProblem &problem) {
 // phases of reduce_scatter_v/bruck.cc and all_gather_v/bruck.cc, which need no power of two.
 Schedule bruck(const AnyProblem &problem, int rank) {
     const auto [scatter, gather] = Phases(problem);
-    return then(rank, reduce_scatter_v::bruck(scatter, rank), all_gather_v::bruck(gather, rank));
+    return join_schedules(rank, reduce_scatter_v::bruck(scatter, rank),
+                          all_gather_v::bruck(gather, rank));
 }
 
 }  // namespace vescomm::internal::all_reduce

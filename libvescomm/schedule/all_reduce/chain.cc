@@ -30,7 +30,7 @@ bool can_chain(const ArrayProblem &problem) {
 Schedule chain(const ArrayProblem &problem, int rank) {
     const auto [scatter, gather] = Phases(problem);
     const bool many = problem.nodes.count() >= many_nodes && all_gather_v::can_bruck(gather);
-    return then(
+    return join_schedules(
         rank, reduce_scatter_v::chain(*scatter.arrays(), rank),
         many ? all_gather_v::bruck(gather, rank) : common::pass_blocks(*gather.arrays(), rank));
 }

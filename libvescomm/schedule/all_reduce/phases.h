@@ -20,7 +20,7 @@ struct Phases {
         for (AnyProblem *phase : {&scatter, &gather}) {
             if (BufferProblem *buffers = phase->buffers()) buffers->in_place = true;
             if (ArrayProblem *arrays = phase->arrays()) {
-                arrays->half = true;
+                arrays->is_phase = true;
                 arrays->staging.count /= 2;
             }
         }

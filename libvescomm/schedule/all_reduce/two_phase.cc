@@ -21,10 +21,10 @@ bool can_two_phase(const AnyProblem &problem) {
 Schedule two_phase(const AnyProblem &problem, int rank) {
     const auto [scatter, gather] = Phases(problem);
     if (problem.arrays())
-        return then(rank, reduce_scatter_v::staged(*scatter.arrays(), rank),
-                    common::pass_blocks(*gather.arrays(), rank));
-    return then(rank, reduce_scatter_v::direct(*scatter.buffers(), rank),
-                all_gather_v::direct(*gather.buffers(), rank));
+        return join_schedules(rank, reduce_scatter_v::staged(*scatter.arrays(), rank),
+                              common::pass_blocks(*gather.arrays(), rank));
+    return join_schedules(rank, reduce_scatter_v::direct(*scatter.buffers(), rank),
+                          all_gather_v::direct(*gather.buffers(), rank));
 }
 
 }  // namespace vescomm::internal::all_reduce

@@ -22,7 +22,7 @@ AnyProblem gathering(const ArrayProblem &problem) {
 }  // namespace
 
 bool can_be_gathered(const ArrayProblem &problem) {
-    return problem.in_order && !problem.half &&
+    return problem.in_order && !problem.is_phase &&
            problem.ranks() * problem.elements() <= problem.staging.count / 4 &&
            all_gather_v::can_bruck(gathering(problem));
 }

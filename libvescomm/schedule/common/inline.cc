@@ -25,7 +25,7 @@ Extent result_of(const ArrayProblem &problem, int rank) {
 }
 
 bool can_be_inline(const ArrayProblem &problem) {
-    if (problem.half || problem.nodes.count() > 1 || problem.cuts.empty()) return false;
+    if (problem.is_phase || problem.nodes.count() > 1 || problem.cuts.empty()) return false;
     for (int rank = 0; rank < problem.ranks(); ++rank)
         if (problem.source_size(rank) > problem.inlined) return false;
     return true;

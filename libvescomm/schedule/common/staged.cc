@@ -74,7 +74,7 @@ private:
     };
 
     // The array in which the blocks that this rank sends lie.
-    Region array() const { return problem_.half ? Region::output : Region::source; }
+    Region array() const { return problem_.is_phase ? Region::output : Region::source; }
     // True if the put of chunk k may be eager. The slots of the first two chunks are always free.
     bool eager(int from, int to, std::int64_t k) const {
         if (k >= 2 || problem_.collective == Collective::broadcast) return false;

@@ -161,7 +161,7 @@ public:
             if (mine_ < plan_.slices()) sum(lane, k);
         }
         if (problem_.size(rank_) == 0) return schedule;
-        // The first lane ends last, as then() requires.
+        // The first lane ends last, as join_schedules() requires.
         lane.wait(rank_, taken, count_of(plan_.chunks() + 2));
         schedule.lanes.push_back(take());
         return schedule;

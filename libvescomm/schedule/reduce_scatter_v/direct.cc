@@ -34,7 +34,7 @@ std::uint32_t send_partial_sums(const BufferProblem &problem, int rank, Schedule
     const int node = nodes.node_of(rank);
     const auto members = nodes.members(node);
     // A rank that is alone on its node puts its own contribution.
-    const bool sends_its_own = members.size() == 1 && problem.plain_sums;
+    const bool sends_its_own = members.size() == 1 && problem.contributions_are_sums;
 
     struct Partner {
         int rank;

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "transport/fabric_contexts.h"
-#include "transport/pool.h"
+#include "transport/free_list.h"
 #include "transport/queued_put.h"
 #include "transport/ucx_library.h"
 #include "transport/ucx_wire.h"
@@ -22,7 +22,7 @@ class UcxQueue;
 // A put that has not ended.
 struct UcxPut : QueuedPut {
     UcxPut *next = nullptr;
-    bool active = false;  // taken from the pool, not ended
+    bool active = false;  // taken from the free list, not ended
     UcxContext *context = nullptr;
     bool complete = false;  // all bytes and the signal have been given to UCX
     int under_way = 0;  // pieces that UCX has not sent
@@ -47,13 +47,13 @@ struct UcxPiece {
 };
 
 // State shared by the endpoints and the communicators of one fabric.
-struct UcxHub : FabricContexts<UcxContext> {
+struct UcxShared : FabricContexts<UcxContext> {
     // `peers`: by number of the process, true to make an endpoint to it. Throws.
-    UcxHub(const UcxLibrary &ucx, const UcxWorker &worker, int process,
-           const std::vector<bool> &peers);
-    ~UcxHub();
-    UcxHub(const UcxHub &) = delete;
-    UcxHub &operator=(const UcxHub &) = delete;
+    UcxShared(const UcxLibrary &ucx, const UcxWorker &worker, int process,
+              const std::vector<bool> &peers);
+    ~UcxShared();
+    UcxShared(const UcxShared &) = delete;
+    UcxShared &operator=(const UcxShared &) = delete;
 
     // Returns nullptr if there is no endpoint to the process.
     UcxEndpoint *endpoint(int process) const noexcept {
@@ -71,7 +71,7 @@ struct UcxHub : FabricContexts<UcxContext> {
     // Sends a limited number of queued pieces, so that the caller can also receive.
     void pump() noexcept;
 
-    // Reports the end of a put to its owner and returns it to the pool.
+    // Reports the end of a put to its owner and returns it to the free list.
     void end(UcxPut *put) noexcept;
 
     // Ends the puts whose requests were destroyed with the worker.
@@ -80,8 +80,8 @@ struct UcxHub : FabricContexts<UcxContext> {
     const UcxLibrary &ucx;
     const UcxWorker &worker;
     const int process;  // number of this process
-    Pool<UcxPut> puts;
-    Pool<UcxPiece> pieces;
+    FreeList<UcxPut> puts;
+    FreeList<UcxPiece> pieces;
     std::vector<std::unique_ptr<UcxEndpoint>> endpoints;  // by process; nullptr: none
     // a signal has arrived since progress() last checked; the end of a put does not count
     bool signalled = false;

@@ -11,7 +11,7 @@ namespace vescomm::internal {
 //
 // Thing: has a member `Thing *next`, which links it while it is not taken.
 template <typename Thing>
-class Pool {
+class FreeList {
 public:
     // Returns an object in the state in which its last user left it, or nullptr if memory ran out.
     Thing *take() noexcept {
