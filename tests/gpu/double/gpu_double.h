@@ -98,6 +98,9 @@ void forget_calls();
 // Number of communicators of NCCL that are neither destroyed nor aborted.
 int live_communicators();
 
+// Number of libraries of kernels that are loaded.
+int loaded_libraries();
+
 // ---- between the two libraries ----
 
 // Counts a call. Returns the result of an injected failure, or 0.
