@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/types.h"
+#include "gpu/nccl_types.h"
 
 namespace vescomm::internal::device {
 namespace {
@@ -83,30 +84,7 @@ void check_overlap(const char *function, const char *first, std::uint64_t first_
 }
 
 nccl::Type nccl_type(const char *function, vescomm_type_t type) {
-    switch (type) {
-        case VESCOMM_F32:
-            return nccl::f32;
-        case VESCOMM_BF16:
-            return nccl::bf16;
-        case VESCOMM_F16:
-            return nccl::f16;
-        case VESCOMM_F64:
-            return nccl::f64;
-        case VESCOMM_I8:
-            return nccl::i8;
-        case VESCOMM_U8:
-            return nccl::u8;
-        case VESCOMM_I32:
-            return nccl::i32;
-        case VESCOMM_U32:
-            return nccl::u32;
-        case VESCOMM_I64:
-            return nccl::i64;
-        case VESCOMM_U64:
-            return nccl::u64;
-        default:
-            break;
-    }
+    if (const auto reduced = nccl::reduced_type(type)) return *reduced;
     throw Error(VESCOMM_ERROR_UNSUPPORTED, std::string(function) +
                                                ": NCCL does not reduce elements of type " +
                                                name_of_type(type) + " on every GPU");
