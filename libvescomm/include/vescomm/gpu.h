@@ -172,7 +172,8 @@ VESCOMM_API vescomm_status_t vescomm_gpu_comm_free(vescomm_gpu_comm_t *comm);
 /**
  * Allocates device memory, and registers it with NCCL as a symmetric window. Collectives on it may
  * take NCCL's faster paths. If one rank passes such memory to a collective, all ranks do, at the
- * same offset from its beginning, as NCCL requires.
+ * same offset from its beginning, as NCCL requires. Between devices without symmetric memory it is
+ * registered with the communicator only.
  *
  * After: the contents are undefined.
  *
@@ -183,8 +184,8 @@ VESCOMM_API vescomm_status_t vescomm_gpu_comm_free(vescomm_gpu_comm_t *comm);
  *         vescomm_gpu_comm_check().
  *
  * Collective: yes, same order.  Blocking: yes, at most the timeout.
- * Threads: one at a time per communicator.  Source: ncclMemAlloc, ncclCommWindowRegister.
- * Since: 0.1
+ * Threads: one at a time per communicator.
+ * Source: ncclMemAlloc, ncclCommWindowRegister, ncclCommRegister.  Since: 0.1
  */
 VESCOMM_API vescomm_status_t vescomm_gpu_malloc(vescomm_gpu_comm_t *comm, uint64_t bytes,
                                                 void **pointer);
