@@ -151,8 +151,10 @@ vescomm_status_t vescomm_gpu_explain(vescomm_gpu_comm_t *comm, const vescomm_lay
         require(comm, "vescomm_gpu_explain", "comm");
         require(layout, "vescomm_gpu_explain", "layout");
         require(text, "vescomm_gpu_explain", "text");
-        const DeviceProblem problem = device::checked_problem("vescomm_gpu_explain", *comm->value,
-                                                              layout->value, type, reduces != 0);
+        const DeviceProblem problem = device::problem_of(
+            *comm->value,
+            device::checked_placement("vescomm_gpu_explain", *comm->value, layout->value, type),
+            reduces != 0);
         comm->explanation = to_string(problem, choose_device_method(problem));
         *text = comm->explanation.c_str();
     });

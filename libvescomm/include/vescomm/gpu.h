@@ -78,11 +78,11 @@ typedef struct vescomm_gpu_comm_options {
     int32_t max_ctas;
     uint32_t reserved;
     /** Bytes of device memory for the method "padded". It needs the number of ranks times the bytes
-     *  of the largest shard; with less, other methods are used. */
+     *  of the largest shard, rounded up to a multiple of 16; with less, other methods are used. */
     uint64_t workspace_bytes;
-    /** Method of all_gather_v and reduce_scatter_v: "equal", "padded", "rooted" or "messages"; see
-     *  vescomm_gpu_explain(). A call that it does not suit fails. NULL: vescomm chooses. Borrowed
-     *  for the call. */
+    /** Method of all_gather_v and reduce_scatter_v: "equal", "padded_in_place", "padded", "rooted"
+     * or "messages"; see vescomm_gpu_explain(). A call that it does not suit fails. NULL: vescomm
+     *  chooses. Borrowed for the call. */
     const char *method;
     /** An ncclComm_t of the program, of the same ranks, on the current device, without a call in
      *  progress. The program keeps it, and destroys it after vescomm_gpu_comm_free(). After a
@@ -302,6 +302,8 @@ VESCOMM_API vescomm_status_t vescomm_gpu_broadcast(vescomm_gpu_comm_t *comm, voi
  * times of all methods. The constants of the predictions have not been measured.
  *
  * - equal: one call of NCCL in place, for shards of equal size;
+ * - padded_in_place: one call in place with counts of the largest shard, for device buffers with
+ * gaps behind their shards (VESCOMM_GPU_STRIDED, or a short last shard);
  * - padded: the same in the workspace, with shards of the largest size, and copies;
  * - rooted: a group of one broadcast from each rank, or of one reduction to each rank;
  * - messages: a group of sends and receives, for all_gather_v.
