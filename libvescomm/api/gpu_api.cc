@@ -3,21 +3,14 @@
 #include <memory>
 #include <string>
 
+#include "api/gpu_handles.h"
 #include "api/guard.h"
 #include "api/handles.h"
 #include "comm/collective_create.h"
 #include "gpu/device_collectives.h"
-#include "gpu/device_communicator.h"
 #include "gpu/gpu_libraries.h"
-#include "vescomm/gpu.h"
 
 using namespace vescomm::internal;
-
-struct vescomm_gpu_comm : Handle {
-    std::shared_ptr<Communicator> parent;
-    std::unique_ptr<DeviceCommunicator> value;
-    std::string explanation;  // text that vescomm_gpu_explain() returned last
-};
 
 namespace {
 
