@@ -3,21 +3,14 @@
 #include <memory>
 #include <string>
 
+#include "api/gpu_handles.h"
 #include "api/guard.h"
 #include "api/handles.h"
 #include "comm/collective_create.h"
 #include "gpu/device_collectives.h"
-#include "gpu/device_communicator.h"
 #include "gpu/gpu_libraries.h"
-#include "vescomm/gpu.h"
 
 using namespace vescomm::internal;
-
-struct vescomm_gpu_comm : Handle {
-    std::shared_ptr<Communicator> parent;
-    std::unique_ptr<DeviceCommunicator> value;
-    std::string explanation;  // text that vescomm_gpu_explain() returned last
-};
 
 namespace {
 
@@ -151,8 +144,10 @@ vescomm_status_t vescomm_gpu_explain(vescomm_gpu_comm_t *comm, const vescomm_lay
         require(comm, "vescomm_gpu_explain", "comm");
         require(layout, "vescomm_gpu_explain", "layout");
         require(text, "vescomm_gpu_explain", "text");
-        const DeviceProblem problem = device::checked_problem("vescomm_gpu_explain", *comm->value,
-                                                              layout->value, type, reduces != 0);
+        const DeviceProblem problem = device::problem_of(
+            *comm->value,
+            device::checked_placement("vescomm_gpu_explain", *comm->value, layout->value, type),
+            reduces != 0);
         comm->explanation = to_string(problem, choose_device_method(problem));
         *text = comm->explanation.c_str();
     });

@@ -71,6 +71,7 @@ inline constexpr int capture_mode_relaxed = 2;
     X(cudaLibraryLoadData, library_load_data,                                    \
       (Library * library, const void *code, int *jit_options, void **jit_values, \
        unsigned jit_count, int *options, void **values, unsigned count))         \
+    X(cudaLibraryUnload, library_unload, (Library library))                      \
     X(cudaLibraryGetKernel, library_get_kernel,                                  \
       (Kernel * kernel, Library library, const char *name))                      \
     X(cudaFuncGetAttributes, func_get_attributes,                                \

@@ -9,15 +9,20 @@
 
 #include "gpu/device_communicator.h"
 #include "gpu/device_method.h"
+#include "gpu/device_placement.h"
 #include "layout/layout.h"
 #include "vescomm/vescomm.h"
 
 namespace vescomm::internal::device {
 
-// The problem of a ragged collective on a layout. Throws INVALID_ARGUMENT for a type that does not
+// The shards of a layout in memory of the caller. Throws INVALID_ARGUMENT for a type that does not
 // exist, and for a layout of another number of ranks.
-DeviceProblem checked_problem(const char *function, const DeviceCommunicator &comm,
-                              const Layout &layout, vescomm_type_t type, bool reduces);
+DevicePlacement checked_placement(const char *function, const DeviceCommunicator &comm,
+                                  const Layout &layout, vescomm_type_t type);
+
+// The problem of a ragged collective.
+DeviceProblem problem_of(const DeviceCommunicator &comm, const DevicePlacement &placement,
+                         bool reduces);
 
 // `source`: the shard of this rank; nullptr: in place. `output`: the whole buffer.
 void all_gather_v(DeviceCommunicator &comm, const Layout &layout, vescomm_type_t type,

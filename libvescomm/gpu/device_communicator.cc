@@ -25,11 +25,6 @@ vescomm_status_t status_of(nccl::Result result) {
     return result == nccl::remote_error ? VESCOMM_ERROR_PEER_FAILED : VESCOMM_ERROR_SYSTEM;
 }
 
-std::uint64_t window_bytes(std::uint64_t bytes) {
-    const std::uint64_t alignment = nccl::window_alignment;
-    return std::max<std::uint64_t>((bytes + alignment - 1) / alignment, 1) * alignment;
-}
-
 }  // namespace
 
 const GpuLibraries &agree_on_libraries(Communicator &comm,
@@ -83,7 +78,7 @@ void DeviceCommunicator::connect() {
     // Every rank knows whether all of them have their workspace.
     agree(c, "device workspace", c.deadline(), [&] {
         const auto result =
-            libraries_.nccl.mem_alloc(&workspace_, window_bytes(options_.workspace_bytes));
+            libraries_.nccl.mem_alloc(&workspace_, registered_bytes(options_.workspace_bytes));
         if (result != nccl::success)
             throw Error(VESCOMM_ERROR_OUT_OF_MEMORY,
                         "the workspace of " + std::to_string(options_.workspace_bytes) +
@@ -134,8 +129,8 @@ DeviceCommunicator::~DeviceCommunicator() {
     if (comm_->failure().broken()) abort_nccl();
     if (!memories_.empty() || workspace_ != nullptr) {
         if (device_is_idle()) {
-            for (const auto &[pointer, window] : memories_) release(pointer, window);
-            if (workspace_ != nullptr) release(workspace_, nullptr);
+            for (const auto &[pointer, memory] : memories_) release(pointer, memory);
+            if (workspace_ != nullptr) release(workspace_, {});
         } else log_leak("its device memory", "work of the device may still use it");
     }
     if (options_.borrowed == nullptr) finalize_nccl();
@@ -333,63 +328,10 @@ std::string DeviceCommunicator::reason(nccl::Result result) const {
     return text;
 }
 
-void *DeviceCommunicator::allocate(std::uint64_t bytes) {
-    const RelaxedCapture relaxed(libraries_.cuda);
-    require_same(*comm_, "device memory allocation", comm_->deadline(),
-                 {{"bytes", std::to_string(bytes)}});
-    void *pointer = nullptr;
-    const std::uint64_t size = window_bytes(bytes);
-    try {
-        agree(*comm_, "device memory allocation", comm_->deadline(), [&] {
-            const auto result = libraries_.nccl.mem_alloc(&pointer, size);
-            if (result != nccl::success)
-                throw Error(VESCOMM_ERROR_OUT_OF_MEMORY,
-                            std::to_string(bytes) +
-                                " bytes of device memory cannot be allocated: " + reason(result));
-            return std::string();
-        });
-    } catch (...) {
-        // Another rank has none.
-        if (pointer != nullptr) release(pointer, nullptr);
-        throw;
-    }
-    // NCCL may return before it writes the window, in a thread of its own.
-    const auto entry = memories_.emplace(pointer, nullptr).first;
-    require(libraries_.nccl.comm_window_register(nccl_, pointer, size, &entry->second,
-                                                 nccl::window_symmetric),
-            "ncclCommWindowRegister()");
-    require(settle("ncclCommWindowRegister()"), "ncclCommWindowRegister()");
-    return pointer;
-}
-
-void DeviceCommunicator::free(void *pointer) {
-    const auto found = memories_.find(pointer);
-    if (found == memories_.end())
-        throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
-                    "no memory of vescomm_gpu_malloc() on this communicator begins at this "
-                    "address");
-    const RelaxedCapture relaxed(libraries_.cuda);
-    // NCCL unmaps the memory without waiting for work that uses it.
-    if (!usable()) {
-        if (comm_->failure().broken()) abort_nccl();
-        if (device_is_idle()) release(pointer, found->second);
-        else log_leak("memory", "work of the device may still use it");
-    } else {
-        const BackgroundCall idle = synchronize_device();
-        poll("the work of the device, to free memory", [&] { return idle.done(); });
-        if (idle.result() == cuda::capture_unsupported)
-            throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
-                        "memory cannot be freed while a stream of the device is captured into a "
-                        "graph; end the capture first");
-        release(pointer, found->second);
-    }
-    memories_.erase(found);
-}
-
-void DeviceCommunicator::release(void *pointer, nccl::Window window) noexcept {
-    if (nccl_ != nullptr && window != nullptr)
-        libraries_.nccl.comm_window_deregister(nccl_, window);
-    libraries_.nccl.mem_free(pointer);
+cuda::Error DeviceCommunicator::wait_for_device(const char *what) {
+    const BackgroundCall idle = synchronize_device();
+    poll(what, [&] { return idle.done(); });
+    return idle.result();
 }
 
 }  // namespace vescomm::internal

@@ -15,8 +15,17 @@
 
 namespace vescomm::internal {
 
+// Device memory that is registered with NCCL.
+struct DeviceMemory {
+    std::uint64_t number = 0;  // allocations before it; the same on every rank
+    std::uint64_t bytes = 0;
+    nccl::Window window = nullptr;  // nullptr: NCCL has no symmetric memory on these devices
+    void *registration = nullptr;  // of ncclCommRegister(), without a window
+    int buffers = 0;  // number of DeviceBuffer that use it
+};
+
 // An NCCL communicator of the ranks of a communicator, each on its GPU, with the memory that is
-// registered with it. device_collectives.h has its collectives.
+// registered with it (device_memory.cc). device_collectives.h has its collectives.
 //
 // The failures of both are one: if NCCL fails, the communicator breaks on all ranks; if the
 // communicator is broken, the next check() or wait() aborts NCCL's, which ends its kernels.
@@ -46,7 +55,7 @@ public:
 
     int rank() const { return comm_->rank(); }
     int ranks() const { return comm_->ranks(); }
-    const Communicator &comm() const { return *comm_; }
+    Communicator &comm() const { return *comm_; }
     const GpuLibraries &libraries() const { return libraries_; }
     nccl::Comm nccl() const { return nccl_; }
     const Options &options() const { return options_; }
@@ -68,11 +77,14 @@ public:
     // cleared.
     void require_cuda(cuda::Error error, const char *function);
 
-    // Collective, blocking: allocates memory, and registers it as a window of NCCL.
+    // Collective, blocking: allocates memory, and registers it once: as a symmetric window of NCCL,
+    // or, on devices without symmetric memory, with the communicator only.
     void *allocate(std::uint64_t bytes);
     // Collective, blocking: waits for the work of the device. Throws INVALID_ARGUMENT if no memory
-    // of allocate() begins there, or while a stream of the device is captured.
+    // of allocate() begins there, if buffers use it, or while a stream of the device is captured.
     void free(void *pointer);
+    // The memory of allocate() that begins there; nullptr if there is none.
+    DeviceMemory *find_memory(void *pointer);
 
 private:
     DeviceCommunicator(std::shared_ptr<Communicator> comm, const Options &options,
@@ -102,6 +114,8 @@ private:
     BackgroundCall call_on_device(const Call &call) const;
     // Starts a wait for all work of the device; the result is CUDA's error.
     BackgroundCall synchronize_device() const;
+    // Waits for all work of the device. Throws as wait(). Returns CUDA's error.
+    cuda::Error wait_for_device(const char *what);
     // False if the communicator is broken or was freed.
     bool usable() const;
     // Waits for all work of the device within the limit. Returns false if some may still run.
@@ -113,7 +127,8 @@ private:
     // Breaks the communicator, and throws.
     [[noreturn]] void fail(vescomm_status_t status, const std::string &why);
     std::string reason(nccl::Result result) const;
-    void release(void *pointer, nccl::Window window) noexcept;
+    void register_memory(void *pointer, DeviceMemory &memory);
+    void release(void *pointer, const DeviceMemory &memory) noexcept;
 
     const std::shared_ptr<Communicator> comm_;
     const Options options_;
@@ -122,8 +137,12 @@ private:
     nccl::Comm nccl_ = nullptr;  // nullptr: not connected, or aborted
     bool abort_runs_ = false;  // the abort has not ended within its limit
     void *workspace_ = nullptr;
-    std::map<void *, nccl::Window> memories_;  // of allocate(), by first address
+    std::map<void *, DeviceMemory> memories_;  // of allocate(), by first address
+    std::uint64_t allocations_ = 0;  // calls of allocate() that succeeded on all ranks
 };
+
+// The bytes that are allocated and registered for memory of this size.
+std::uint64_t registered_bytes(std::uint64_t bytes);
 
 // Collective: the libraries that `find` returns. If it throws on a rank, all ranks throw the error
 // of the first such rank, with its number; the communicator stays usable.

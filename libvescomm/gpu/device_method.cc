@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "gpu/device_placement.h"
 #include "gpu/nccl_functions.h"
 
 namespace vescomm::internal {
@@ -31,20 +32,50 @@ std::string number(std::uint64_t value) {
     return std::to_string(value);
 }
 
-// Cost: a ring of equal shards: P - 1 steps, each rank receives all but its own shard.
+// A ring of equal shards: P - 1 steps, each rank receives all but its own shard.
 double ring_seconds(double ranks, double shard, const DeviceCosts &costs) {
     return costs.launch + (ranks - 1) * (costs.hop + shard / costs.link);
 }
 
+// The factor of the time of bytes in the caller's memory.
+double slowness(const DeviceProblem &problem, const DeviceCosts &costs) {
+    return problem.aligned ? 1 : costs.unaligned;
+}
+
+// The call that moves equal shards.
+std::string uniform_call(const DeviceProblem &problem) {
+    return problem.reduces ? "one ncclReduceScatter" : "one ncclAllGather";
+}
+
+// The number of bytes that are moved and belong to no shard.
+std::string padding_of(const DeviceProblem &problem, std::uint64_t stride) {
+    const auto &shards = problem.shard_bytes;
+    const std::uint64_t sum = std::accumulate(shards.begin(), shards.end(), std::uint64_t{});
+    return number(shards.size() * stride - sum) + " bytes are padding";
+}
+
 DeviceCandidate equal(const DeviceProblem &problem, const Sizes &sizes, const DeviceCosts &costs) {
-    const char *call = problem.reduces ? "ncclReduceScatter" : "ncclAllGather";
     if (!sizes.equal()) return {DeviceMethod::equal, 0, false, "the shards are not of equal size"};
-    return {DeviceMethod::equal, ring_seconds(sizes.ranks, sizes.largest, costs), true,
-            std::string("one ") + call + " in place"};
+    if (problem.stride > problem.shard_bytes[0])
+        return {DeviceMethod::equal, 0, false, "there are gaps between the shards"};
+    return {DeviceMethod::equal,
+            ring_seconds(sizes.ranks, sizes.largest * slowness(problem, costs), costs), true,
+            uniform_call(problem) + " in place"};
+}
+
+DeviceCandidate padded_in_place(const DeviceProblem &problem, const Sizes &sizes,
+                                const DeviceCosts &costs) {
+    const auto stride = static_cast<double>(problem.stride);
+    if (stride < sizes.largest)
+        return {DeviceMethod::padded_in_place, 0, false,
+                "the memory has no gaps behind the shards, so that all have the largest size"};
+    return {DeviceMethod::padded_in_place,
+            ring_seconds(sizes.ranks, stride * slowness(problem, costs), costs), true,
+            uniform_call(problem) + " in place of " + number(problem.stride) +
+                " bytes from each rank, of which " + padding_of(problem, problem.stride)};
 }
 
 DeviceCandidate padded(const DeviceProblem &problem, const Sizes &sizes, const DeviceCosts &costs) {
-    const char *call = problem.reduces ? "ncclReduceScatter" : "ncclAllGather";
     const std::uint64_t needed = padded_bytes(problem.shard_bytes);
     if (needed > problem.workspace_bytes)
         return {DeviceMethod::padded, 0, false,
@@ -55,9 +86,8 @@ DeviceCandidate padded(const DeviceProblem &problem, const Sizes &sizes, const D
                            (sizes.owners + 1) * costs.copy +
                            (sizes.sum + sizes.largest) / costs.memory;
     return {DeviceMethod::padded, seconds, true,
-            std::string("one ") + call +
-                " of shards of the largest size in the workspace, and "
-                "copies"};
+            uniform_call(problem) + " of shards of the largest size in the workspace, of which " +
+                padding_of(problem, needed / problem.shard_bytes.size()) + ", and copies"};
 }
 
 DeviceCandidate rooted(const DeviceProblem &problem, const Sizes &sizes, const DeviceCosts &costs) {
@@ -66,8 +96,9 @@ DeviceCandidate rooted(const DeviceProblem &problem, const Sizes &sizes, const D
     // Each call fills its own pipeline of P - 1 steps, unless NCCL fuses them to one ring. On the
     // slowest link all bytes pass except the smallest shard.
     const double pipelines = fused ? 1 : std::max(sizes.owners, 1.0);
+    const double bytes = sizes.ranks > 1 ? sizes.sum - sizes.smallest : 0;
     const double seconds = costs.launch + pipelines * (sizes.ranks - 1) * costs.hop +
-                           (sizes.ranks > 1 ? (sizes.sum - sizes.smallest) / costs.link : 0);
+                           bytes * slowness(problem, costs) / costs.link;
     return {DeviceMethod::rooted, seconds, true,
             problem.reduces ? "a group of ncclReduce, one to each rank"
             : fused         ? "a group of ncclBroadcast, one from each rank, which NCCL fuses"
@@ -79,7 +110,9 @@ DeviceCandidate messages(const DeviceProblem &problem, const Sizes &sizes,
     if (problem.reduces) return {DeviceMethod::messages, 0, false, "messages do not reduce"};
     // The rank with the largest shard sends it to all others.
     const double seconds =
-        costs.launch + (sizes.ranks - 1) * (costs.message + sizes.largest / costs.message_link);
+        costs.launch +
+        (sizes.ranks - 1) *
+            (costs.message + sizes.largest * slowness(problem, costs) / costs.message_link);
     return {DeviceMethod::messages, seconds, true,
             "a group of ncclSend and ncclRecv between all pairs of ranks"};
 }
@@ -89,6 +122,8 @@ DeviceCandidate candidate(DeviceMethod method, const DeviceProblem &problem, con
     switch (method) {
         case DeviceMethod::equal:
             return equal(problem, sizes, costs);
+        case DeviceMethod::padded_in_place:
+            return padded_in_place(problem, sizes, costs);
         case DeviceMethod::padded:
             return padded(problem, sizes, costs);
         case DeviceMethod::rooted:
@@ -108,13 +143,14 @@ std::string microseconds(double seconds) {
 }  // namespace
 
 std::string_view name_of(DeviceMethod method) {
-    static constexpr std::string_view names[] = {"equal", "padded", "rooted", "messages"};
+    static constexpr std::string_view names[] = {"equal", "padded_in_place", "padded", "rooted",
+                                                 "messages"};
     return names[static_cast<int>(method)];
 }
 
 std::uint64_t padded_bytes(std::span<const std::uint64_t> shard_bytes) {
     if (shard_bytes.empty()) return 0;
-    return shard_bytes.size() * *std::ranges::max_element(shard_bytes);
+    return shard_bytes.size() * device_aligned(*std::ranges::max_element(shard_bytes));
 }
 
 void check_device_method(const std::string &name) {
@@ -122,7 +158,8 @@ void check_device_method(const std::string &name) {
     for (const DeviceMethod method : device_methods)
         if (name_of(method) == name) return;
     throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
-                "there is no method \"" + name + "\"; there is: equal, padded, rooted, messages");
+                "there is no method \"" + name +
+                    "\"; there is: equal, padded_in_place, padded, rooted, messages");
 }
 
 DeviceChoice choose_device_method(const DeviceProblem &problem, const DeviceCosts &costs) {
@@ -158,7 +195,8 @@ std::string to_string(const DeviceProblem &problem, const DeviceChoice &choice) 
                        number(std::accumulate(shards.begin(), shards.end(), std::uint64_t{})) +
                        " bytes over " + number(shards.size()) + " ranks, shards of " +
                        number(*std::ranges::min_element(shards)) + " to " +
-                       number(*std::ranges::max_element(shards)) + " bytes\n" + "method " +
+                       number(*std::ranges::max_element(shards)) + " bytes" +
+                       (problem.aligned ? "" : ", not at multiples of 16 bytes") + "\nmethod " +
                        std::string(name_of(choice.method)) + ", because " + choice.reason +
                        "; predicted with constants that were not measured\n";
     for (const DeviceCandidate &one : choice.candidates)

@@ -16,6 +16,9 @@ namespace vescomm::internal {
 enum class DeviceMethod {
     // One all-gather or reduce-scatter on the caller's memory. For equal shards.
     equal,
+    // One with counts of the largest shard in the caller's memory, which has gaps behind the
+    // others.
+    padded_in_place,
     // One with shards of the largest size in the workspace, and copies between both.
     padded,
     // A group of one broadcast from each rank, or of one reduction to each rank.
@@ -23,10 +26,11 @@ enum class DeviceMethod {
     // A group of messages between all pairs of ranks. For all_gather_v.
     messages,
 };
-inline constexpr DeviceMethod device_methods[] = {DeviceMethod::equal, DeviceMethod::padded,
-                                                  DeviceMethod::rooted, DeviceMethod::messages};
+inline constexpr DeviceMethod device_methods[] = {
+    DeviceMethod::equal, DeviceMethod::padded_in_place, DeviceMethod::padded, DeviceMethod::rooted,
+    DeviceMethod::messages};
 
-// "equal", "padded", "rooted", "messages".
+// "equal", "padded_in_place", "padded", "rooted", "messages".
 std::string_view name_of(DeviceMethod method);
 
 // Everything that the choice depends on. Equal on every rank.
@@ -36,10 +40,23 @@ struct DeviceProblem {
     std::uint64_t workspace_bytes = 0;
     int nccl_version = 0;
     std::string forced;  // name of the method to use; empty: the fastest
+    std::uint64_t stride = 0;  // see DevicePlacement::stride()
+    bool aligned = true;  // shards begin at multiples of 16 bytes in the caller's memory
 };
 
 // Constants of a GPU and its links. The defaults are round numbers for 8 GPUs on NVLink 4, from
 // published figures. They have not been measured by vescomm.
+//
+// The predicted seconds, with P ranks, shards of `sum` bytes together, of `largest` and `smallest`,
+// and u = 1, or `unaligned` if shards do not begin at multiples of 16 bytes:
+//
+//     equal            launch + (P - 1) (hop + u largest / link)
+//     padded_in_place  launch + (P - 1) (hop + u stride / link)
+//     padded           launch + (P - 1) (hop + largest / link)
+//                      + (shards with elements + 1) copy + (sum + largest) / memory
+//     rooted           launch + pipelines (P - 1) hop + u (sum - smallest) / link
+//                      pipelines: 1 if NCCL fuses them, otherwise one for each shard with elements
+//     messages         launch + (P - 1) (message + u largest / message_link)
 struct DeviceCosts {
     double launch = 10e-6;  // of a kernel of NCCL, in seconds
     double hop = 1e-6;  // latency of a step of a ring
@@ -50,6 +67,7 @@ struct DeviceCosts {
     // (openucx/ucc, pull request 347).
     double message_link = 180e9;
     double memory = 1.3e12;  // bytes per second of a copy, which reads and writes
+    double unaligned = 2;  // factor of the time of bytes that do not begin at multiples of 16
 };
 
 struct DeviceCandidate {
@@ -65,7 +83,7 @@ struct DeviceChoice {
     std::string reason;
 };
 
-// Bytes of workspace that `padded` needs.
+// Bytes of workspace that `padded` needs: its shards are aligned.
 std::uint64_t padded_bytes(std::span<const std::uint64_t> shard_bytes);
 
 // Throws INVALID_ARGUMENT unless the name is empty or that of a method.

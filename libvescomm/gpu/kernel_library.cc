@@ -37,15 +37,16 @@ KernelLibrary::KernelLibrary(const GpuSupport &support)
                     "CUDA cannot load the kernels of vescomm (" + image_.from +
                         "): " + reason(error) +
                         "; the driver must support the CUDA whose nvcc compiled them");
-    for (std::size_t k = 0; k < kernels_.size(); ++k)
-        if (const cuda::Error error =
-                functions_.library_get_kernel(&kernels_[k], library, symbols[k]);
-            error != cuda::success)
-            throw Error(
-                VESCOMM_ERROR_UNSUPPORTED,
-                "the kernels of vescomm (" + image_.from + ") lack " + symbols[k] + ": " +
-                    reason(error) +
-                    "; VESCOMM_GPU_KERNELS must name a file of the same version of vescomm");
+    for (std::size_t k = 0; k < kernels_.size(); ++k) {
+        const cuda::Error error = functions_.library_get_kernel(&kernels_[k], library, symbols[k]);
+        if (error == cuda::success) continue;
+        // Before the sentence, whose allocation may fail. reason() clears an error of the unload.
+        functions_.library_unload(library);
+        throw Error(VESCOMM_ERROR_UNSUPPORTED,
+                    "the kernels of vescomm (" + image_.from + ") lack " + symbols[k] + ": " +
+                        reason(error) +
+                        "; VESCOMM_GPU_KERNELS must name a file of the same version of vescomm");
+    }
 }
 
 void KernelLibrary::launch(Kernel kernel, std::int64_t blocks, const void *parameters,

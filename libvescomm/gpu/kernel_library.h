@@ -15,7 +15,8 @@ namespace vescomm::internal {
 enum class Kernel { VESCOMM_GPU_KERNELS(VESCOMM_ENUMERATOR) count };
 #undef VESCOMM_ENUMERATOR
 
-// The kernels of the table, loaded by the CUDA runtime for all devices. Never unloaded.
+// The kernels of the table, loaded by the CUDA runtime for all devices. Never unloaded, unless the
+// constructor throws: at the end of the process CUDA may have ended before.
 //
 // Threads: safe.
 class KernelLibrary {

@@ -88,6 +88,9 @@ struct Config {
     X(ncclCommWindowRegister, comm_window_register,                                                \
       (Comm comm, void *pointer, std::size_t bytes, Window *window, int flags))                    \
     X(ncclCommWindowDeregister, comm_window_deregister, (Comm comm, Window window))                \
+    X(ncclCommRegister, comm_register,                                                             \
+      (Comm comm, void *pointer, std::size_t bytes, void **registration))                          \
+    X(ncclCommDeregister, comm_deregister, (Comm comm, void *registration))                        \
     X(ncclGroupStart, group_start, ())                                                             \
     X(ncclGroupEnd, group_end, ())                                                                 \
     X(ncclAllGather, all_gather,                                                                   \

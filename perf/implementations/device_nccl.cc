@@ -6,42 +6,13 @@
 
 #include <map>
 
+#include "gpu/nccl_types.h"
 #include "perf/case/collectives.h"
 #include "perf/case/ops.h"
 #include "perf/implementations/device.h"
 
 namespace vescomm::perf {
 namespace {
-
-constexpr int no_type = -1;
-
-// The type of NCCL's reductions.
-nccl::Type reduced_type(vescomm_type_t type) {
-    switch (type) {
-        case VESCOMM_F32:
-            return nccl::f32;
-        case VESCOMM_F64:
-            return nccl::f64;
-        case VESCOMM_F16:
-            return nccl::f16;
-        case VESCOMM_BF16:
-            return nccl::bf16;
-        case VESCOMM_I8:
-            return nccl::i8;
-        case VESCOMM_U8:
-            return nccl::u8;
-        case VESCOMM_I32:
-            return nccl::i32;
-        case VESCOMM_U32:
-            return nccl::u32;
-        case VESCOMM_I64:
-            return nccl::i64;
-        case VESCOMM_U64:
-            return nccl::u64;
-        default:
-            return no_type;
-    }
-}
 
 nccl::Op nccl_op(const std::string &name) {
     static const std::map<std::string, nccl::Op> known = {{"sum", nccl::sum},
@@ -85,10 +56,10 @@ private:
             throw Unsupported("NCCL has no " + what().collective + " with unequal shards");
         if (way_ != NcclWay::equal && !ragged())
             throw Unsupported("it is the same as nccl for " + what().collective);
-        const nccl::Type reduced = reduced_type(find_type(what().type).number);
-        if (row.reduces() && reduced == no_type)
+        const auto reduced = nccl::reduced_type(find_type(what().type).number);
+        if (row.reduces() && !reduced)
             throw Unsupported("NCCL does not reduce " + what().type + " on every GPU");
-        type_ = row.reduces() ? reduced : nccl::u8;
+        type_ = row.reduces() ? *reduced : nccl::u8;
         unit_ = row.reduces() ? 1 : element();
         if (row.reduces()) op_ = nccl_op(what().op);
         largest_ = count(what().largest_shard());

@@ -108,11 +108,12 @@ int default_ranks(const Options &options) {
     return why_no_devices(1, 1).empty() ? count_devices() : 1;
 }
 
-// Workspace for padded shards; at most four times the buffer, because more is no choice.
+// Workspace for padded shards, which are aligned to 16 bytes; at most four times the buffer,
+// because more is no choice.
 std::uint64_t padded_bytes(const Case &what) {
     const std::int64_t element = find_type(what.type).bytes();
-    return static_cast<std::uint64_t>(
-        std::min(what.largest_shard() * what.ranks(), 4 * what.elements()) * element);
+    const std::int64_t padded = (what.largest_shard() * element + 15) / 16 * 16 * what.ranks();
+    return static_cast<std::uint64_t>(std::min(padded, 4 * what.elements() * element + 16));
 }
 
 // Returns true if two cases can share column heads.

@@ -129,6 +129,16 @@ MEMBER(vescomm_gpu_comm_options_t, method, 24);
 MEMBER(vescomm_gpu_comm_options_t, nccl_comm, 32);
 FREEZE(sizeof(vescomm_gpu_comm_options_t) == 40);
 
+MEMBER(vescomm_gpu_buffer_options_t, struct_size, 0);
+MEMBER(vescomm_gpu_buffer_options_t, type, 4);
+MEMBER(vescomm_gpu_buffer_options_t, memory, 8);
+MEMBER(vescomm_gpu_buffer_options_t, offset_bytes, 16);
+MEMBER(vescomm_gpu_buffer_options_t, placement, 24);
+MEMBER(vescomm_gpu_buffer_options_t, any_cuts, 28);
+MEMBER(vescomm_gpu_buffer_options_t, name, 32);
+FREEZE(sizeof(vescomm_gpu_buffer_options_t) == 40);
+FREEZE(VESCOMM_GPU_PACKED == 0 && VESCOMM_GPU_STRIDED == 1);
+
 MEMBER(vescomm_gpu_piece_t, target, 0);
 MEMBER(vescomm_gpu_piece_t, source, 8);
 MEMBER(vescomm_gpu_piece_t, count, 16);

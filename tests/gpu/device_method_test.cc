@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <functional>
+#include <iterator>
 #include <random>
 
 #include "base/error.h"
@@ -62,18 +65,18 @@ TEST(DeviceMethod, SmallShardsAreMessages) {
 TEST(DeviceMethod, PaddingNeedsTheWorkspace) {
     DeviceProblem problem = reduction({100, 104, 0});
     problem.forced = "padded";
-    EXPECT_EQ(padded_bytes(problem.shard_bytes), 312u);
-    problem.workspace_bytes = 312;
+    EXPECT_EQ(padded_bytes(problem.shard_bytes), 336u) << "its shards are aligned";
+    problem.workspace_bytes = 336;
     EXPECT_EQ(chosen(problem), DeviceMethod::padded);
-    problem.workspace_bytes = 311;
+    problem.workspace_bytes = 335;
     try {
         chosen(problem);
-        FAIL() << "311 bytes were enough";
+        FAIL() << "335 bytes were enough";
     } catch (const Error &error) {
         EXPECT_EQ(error.status, VESCOMM_ERROR_UNSUPPORTED);
         EXPECT_STREQ(error.what(),
-                     "method \"padded\" does not suit: it needs a workspace of 312 bytes, and the "
-                     "communicator has 311");
+                     "method \"padded\" does not suit: it needs a workspace of 336 bytes, and the "
+                     "communicator has 335");
     }
     problem.forced = "ring";
     EXPECT_THROW(chosen(problem), Error);
@@ -90,10 +93,10 @@ TEST(DeviceMethod, EveryProblemHasAMethodAndSortedCandidates) {
         for (std::size_t k = 0; k < ranks; ++k)
             problem.shard_bytes.push_back(random() % 3 == 0 ? 0 : random() % (1 << 24));
         const DeviceChoice choice = choose_device_method(problem);
-        ASSERT_EQ(choice.candidates.size(), 4u);
+        ASSERT_EQ(choice.candidates.size(), std::size(device_methods));
         ASSERT_TRUE(choice.candidates[0].suits);
         ASSERT_EQ(choice.candidates[0].method, choice.method);
-        for (std::size_t k = 1; k < 4; ++k) {
+        for (std::size_t k = 1; k < choice.candidates.size(); ++k) {
             if (!choice.candidates[k].suits) break;
             ASSERT_LE(choice.candidates[k - 1].seconds, choice.candidates[k].seconds);
         }
@@ -105,6 +108,128 @@ TEST(DeviceMethod, EveryProblemHasAMethodAndSortedCandidates) {
             }
         }
     }
+}
+
+const DeviceCandidate &candidate(const DeviceChoice &choice, DeviceMethod method) {
+    return *std::ranges::find(choice.candidates, method, &DeviceCandidate::method);
+}
+
+// All problems of 1 to 4 ranks with these sizes.
+void for_all_problems(const std::function<void(const DeviceProblem &)> &body) {
+    const std::vector<std::uint64_t> sizes = {0, 16, 4096, 4096 + 16, 64 * MiB};
+    for (std::size_t ranks = 1; ranks <= 4; ++ranks) {
+        std::size_t cases = 1;
+        for (std::size_t k = 0; k < ranks; ++k) cases *= sizes.size();
+        for (std::size_t n = 0; n < cases; ++n) {
+            std::vector<std::uint64_t> shards;
+            for (std::size_t k = 0, rest = n; k < ranks; ++k, rest /= sizes.size())
+                shards.push_back(sizes[rest % sizes.size()]);
+            for (const bool reduces : {false, true})
+                for (const int version : {22809, 22902})
+                    for (const std::uint64_t workspace : {std::uint64_t{0}, MiB, 1024 * MiB})
+                        for (const bool gaps : {false, true})
+                            for (const bool aligned : {false, true})
+                                body({reduces, shards, workspace, version, "",
+                                      gaps ? *std::ranges::max_element(shards) : 0, aligned});
+        }
+    }
+}
+
+TEST(DeviceMethod, SuitsExactlyThePossibleProblems) {
+    for_all_problems([](const DeviceProblem &problem) {
+        const auto &shards = problem.shard_bytes;
+        const std::uint64_t largest = *std::ranges::max_element(shards);
+        const DeviceChoice choice = choose_device_method(problem);
+        const auto suits = [&](DeviceMethod method) { return candidate(choice, method).suits; };
+        ASSERT_EQ(suits(DeviceMethod::equal), *std::ranges::min_element(shards) == largest);
+        ASSERT_EQ(suits(DeviceMethod::padded_in_place), problem.stride >= largest);
+        ASSERT_EQ(suits(DeviceMethod::padded), largest * shards.size() <= problem.workspace_bytes);
+        ASSERT_TRUE(suits(DeviceMethod::rooted));
+        ASSERT_EQ(suits(DeviceMethod::messages), !problem.reduces);
+        // The fastest of those that suit; of several the first in the order of the enumeration.
+        for (const DeviceMethod method : device_methods) {
+            if (!suits(method)) continue;
+            const double best = candidate(choice, choice.method).seconds;
+            ASSERT_LE(best, candidate(choice, method).seconds);
+            if (best == candidate(choice, method).seconds) {
+                ASSERT_LE(choice.method, method);
+            }
+        }
+        // Equal shards are never padded or divided into several calls.
+        if (suits(DeviceMethod::equal) && problem.aligned && shards.size() > 1 && largest > MiB) {
+            ASSERT_EQ(choice.method, DeviceMethod::equal);
+        }
+    });
+}
+
+// All ranks choose the same, whichever of them has which shard.
+TEST(DeviceMethod, DoesNotDependOnTheOrderOfShards) {
+    for_all_problems([](const DeviceProblem &problem) {
+        DeviceProblem sorted = problem;
+        std::ranges::sort(sorted.shard_bytes);
+        ASSERT_EQ(chosen(problem), chosen(sorted));
+    });
+}
+
+// The bytes of padding are compared with the calls that they save.
+TEST(DeviceMethod, PaddingEndsWhereItCostsMoreThanItSaves) {
+    for (const bool reduces : {false, true})
+        for (const std::size_t ranks : {2, 3, 5, 7, 8})
+            for (const std::uint64_t size : {64 * MiB, 512 * MiB}) {
+                DeviceProblem problem = reduction(std::vector(ranks, size));
+                problem.reduces = reduces;
+                problem.workspace_bytes = 0;
+                problem.stride = size;
+                bool padded = true;
+                // One shard shrinks to nothing, and then the others.
+                for (std::size_t small = 0; small + 1 < ranks; ++small)
+                    for (std::uint64_t bytes = size; bytes != 0;) {
+                        // First in small steps.
+                        if (bytes > size - MiB) bytes -= 65536;
+                        else bytes -= std::min(bytes, 16 * MiB);
+                        problem.shard_bytes[small] = bytes;
+                        const bool now = chosen(problem) == DeviceMethod::padded_in_place;
+                        EXPECT_TRUE(padded || !now) << "more padding is not faster again";
+                        padded = now;
+                    }
+                // With two ranks the only shard passes one link in both ways.
+                EXPECT_EQ(padded, ranks == 2) << "one owner is not padded";
+            }
+}
+
+TEST(DeviceMethod, GapsNeedNoCopies) {
+    DeviceProblem problem = reduction({64 * MiB, 60 * MiB, 64 * MiB});
+    EXPECT_EQ(chosen(problem), DeviceMethod::rooted);
+    problem.shard_bytes[1] = 64 * MiB - 4096;
+    EXPECT_EQ(chosen(problem), DeviceMethod::rooted) << "copies take longer";
+    problem.stride = 64 * MiB;
+    EXPECT_EQ(chosen(problem), DeviceMethod::padded_in_place);
+    const std::string text = to_string(problem, choose_device_method(problem));
+    EXPECT_NE(text.find("one ncclReduceScatter in place of 67108864 bytes from each rank, of which "
+                        "4096 bytes are padding\n"),
+              std::string::npos)
+        << text;
+}
+
+TEST(DeviceMethod, UnalignedShardsArePaddedInTheWorkspace) {
+    DeviceProblem problem = gather(std::vector<std::uint64_t>(8, 64 * MiB + 4));
+    EXPECT_EQ(chosen(problem), DeviceMethod::equal);
+    problem.aligned = false;
+    EXPECT_EQ(chosen(problem), DeviceMethod::padded) << "its shards are aligned";
+    EXPECT_NE(to_string(problem, choose_device_method(problem)).find("not at multiples of 16"),
+              std::string::npos);
+    problem.workspace_bytes = 0;
+    EXPECT_EQ(chosen(problem), DeviceMethod::equal);
+}
+
+TEST(DeviceMethod, GapsMakeEqualShardsUnequal) {
+    DeviceProblem problem = gather({20, 20, 20});
+    problem.stride = 32;
+    problem.workspace_bytes = 0;
+    problem.forced = "equal";
+    EXPECT_THROW(chosen(problem), Error);
+    problem.forced = "padded_in_place";
+    EXPECT_EQ(chosen(problem), DeviceMethod::padded_in_place);
 }
 
 TEST(DeviceMethod, TextNamesEveryCandidate) {

@@ -70,6 +70,18 @@ inline void run_device_ranks(int ranks, const vescomm_gpu_comm_options_t &option
     });
 }
 
+// Calls of NCCL by the ranks of one call, which a barrier separates from other calls.
+inline int calls_in(DeviceRank &r, const char *function, const std::function<void()> &call) {
+    r.parent.value->barrier();
+    const int before = gpu_double::calls_of(function);
+    r.parent.value->barrier();
+    call();
+    r.parent.value->barrier();
+    const int after = gpu_double::calls_of(function);
+    r.parent.value->barrier();
+    return after - before;
+}
+
 // A layout of one vector.
 struct VectorLayout {
     explicit VectorLayout(const std::vector<std::int64_t> &counts)

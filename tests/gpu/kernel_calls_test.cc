@@ -249,8 +249,14 @@ TEST(KernelCalls, MissingPartsAreNamed) {
     EXPECT_EQ(loading_error(), "");
     fail_call("cudaLibraryLoadData", 0, 222);
     says("CUDA cannot load the kernels of vescomm (");
+    const int before = gpu_double::loaded_libraries();
     fail_call("cudaLibraryGetKernel", 2, 500);
     says("lack vescomm_gpu_kernel_1_cast");
+    EXPECT_EQ(gpu_double::loaded_libraries(), before) << "the library is unloaded";
+    fail_call("cudaLibraryGetKernel", 0, 500);
+    fail_call("cudaLibraryUnload", 0, 999);
+    says("unrecognized error code");
+    EXPECT_EQ(gpu_double::cudaGetLastError(), 0) << "the error of the unload is cleared";
     fail_call("cudaFuncGetAttributes", 0, 209);
     says("on the current device");
     fail_call("cudaGetDeviceCount", 0, cuda::no_device);

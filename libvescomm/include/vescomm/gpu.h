@@ -78,11 +78,11 @@ typedef struct vescomm_gpu_comm_options {
     int32_t max_ctas;
     uint32_t reserved;
     /** Bytes of device memory for the method "padded". It needs the number of ranks times the bytes
-     *  of the largest shard; with less, other methods are used. */
+     *  of the largest shard, rounded up to a multiple of 16; with less, other methods are used. */
     uint64_t workspace_bytes;
-    /** Method of all_gather_v and reduce_scatter_v: "equal", "padded", "rooted" or "messages"; see
-     *  vescomm_gpu_explain(). A call that it does not suit fails. NULL: vescomm chooses. Borrowed
-     *  for the call. */
+    /** Method of all_gather_v and reduce_scatter_v: "equal", "padded_in_place", "padded", "rooted"
+     * or "messages"; see vescomm_gpu_explain(). A call that it does not suit fails. NULL: vescomm
+     *  chooses. Borrowed for the call. */
     const char *method;
     /** An ncclComm_t of the program, of the same ranks, on the current device, without a call in
      *  progress. The program keeps it, and destroys it after vescomm_gpu_comm_free(). After a
@@ -154,11 +154,12 @@ VESCOMM_API vescomm_status_t vescomm_gpu_comm_check(vescomm_gpu_comm_t *comm);
 VESCOMM_API vescomm_status_t vescomm_gpu_wait(vescomm_gpu_comm_t *comm, void *stream);
 
 /**
- * Frees a device communicator, and the memory of vescomm_gpu_malloc() on it, when the work of the
- * device is complete.
+ * Frees a device communicator, and the memory of vescomm_gpu_malloc() and of device buffers on it,
+ * when the work of the device is complete.
  *
  * Before: all graphs that captured its calls are destroyed; otherwise it waits until the timeout,
  * and leaks (see above).
+ * After: its device buffers can only be freed.
  *
  * @param comm  NULL: no effect.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: the handle was inherited by fork().
@@ -172,7 +173,8 @@ VESCOMM_API vescomm_status_t vescomm_gpu_comm_free(vescomm_gpu_comm_t *comm);
 /**
  * Allocates device memory, and registers it with NCCL as a symmetric window. Collectives on it may
  * take NCCL's faster paths. If one rank passes such memory to a collective, all ranks do, at the
- * same offset from its beginning, as NCCL requires.
+ * same offset from its beginning, as NCCL requires. Between devices without symmetric memory it is
+ * registered with the communicator only.
  *
  * After: the contents are undefined.
  *
@@ -183,8 +185,8 @@ VESCOMM_API vescomm_status_t vescomm_gpu_comm_free(vescomm_gpu_comm_t *comm);
  *         vescomm_gpu_comm_check().
  *
  * Collective: yes, same order.  Blocking: yes, at most the timeout.
- * Threads: one at a time per communicator.  Source: ncclMemAlloc, ncclCommWindowRegister.
- * Since: 0.1
+ * Threads: one at a time per communicator.
+ * Source: ncclMemAlloc, ncclCommWindowRegister, ncclCommRegister.  Since: 0.1
  */
 VESCOMM_API vescomm_status_t vescomm_gpu_malloc(vescomm_gpu_comm_t *comm, uint64_t bytes,
                                                 void **pointer);
@@ -195,11 +197,11 @@ VESCOMM_API vescomm_status_t vescomm_gpu_malloc(vescomm_gpu_comm_t *comm, uint64
  * Before: graphs with work on it are not launched again.
  *
  * @param pointer  NULL: no effect.
- * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: no such memory begins at @p pointer, or a
- *         stream of the device is captured; nothing was freed. VESCOMM_ERROR_TIMEOUT: the work
- *         takes longer than the timeout of the vescomm_comm_t, which is broken. Otherwise as
- *         vescomm_gpu_comm_check(). If the vescomm_comm_t was broken before, VESCOMM_OK, and the
- *         memory leaks if the work does not end; see above.
+ * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: no such memory begins at @p pointer, device
+ *         buffers use it, or a stream of the device is captured; nothing was freed.
+ *         VESCOMM_ERROR_TIMEOUT: the work takes longer than the timeout of the vescomm_comm_t,
+ *         which is broken. Otherwise as vescomm_gpu_comm_check(). If the vescomm_comm_t was broken
+ *         before, VESCOMM_OK, and the memory leaks if the work does not end; see above.
  *
  * Collective: yes, same order, unless the vescomm_comm_t is broken.
  * Blocking: yes, at most the timeout.  Threads: one at a time per communicator.  Since: 0.1
@@ -301,6 +303,8 @@ VESCOMM_API vescomm_status_t vescomm_gpu_broadcast(vescomm_gpu_comm_t *comm, voi
  * times of all methods. The constants of the predictions have not been measured.
  *
  * - equal: one call of NCCL in place, for shards of equal size;
+ * - padded_in_place: one call in place with counts of the largest shard, for device buffers with
+ * gaps behind their shards (VESCOMM_GPU_STRIDED, or a short last shard);
  * - padded: the same in the workspace, with shards of the largest size, and copies;
  * - rooted: a group of one broadcast from each rank, or of one reduction to each rank;
  * - messages: a group of sends and receives, for all_gather_v.
@@ -316,6 +320,197 @@ VESCOMM_API vescomm_status_t vescomm_gpu_explain(vescomm_gpu_comm_t *comm,
                                                  const vescomm_layout_t *layout,
                                                  vescomm_type_t type, int32_t reduces,
                                                  const char **text);
+
+/* ---------------------------------------------------------------------- device buffers ---- */
+
+/** A layout in registered device memory: tensors and shards at stable device addresses. */
+typedef struct vescomm_gpu_buffer vescomm_gpu_buffer_t;
+
+/** The distance between the shards of a device buffer. */
+typedef int32_t vescomm_gpu_placement_t;
+/** Shards follow one another as in the layout; each tensor is contiguous. Memory is added behind
+ * the last shard if shards then have a constant distance, and if it is at most 4096 bytes or an
+ * eighth of the buffer. */
+#define VESCOMM_GPU_PACKED ((vescomm_gpu_placement_t)0)
+/** Shards begin at multiples of the largest one, rounded up to 16 bytes. One call of NCCL moves
+ * them in place, and the gaps behind them too. Tensors with elements of several ranks are not
+ *  contiguous. Suits shards of similar size. */
+#define VESCOMM_GPU_STRIDED ((vescomm_gpu_placement_t)1)
+
+/** Options of a device buffer. Append-only; the same on every rank, but for the name. */
+typedef struct vescomm_gpu_buffer_options {
+    uint32_t struct_size;
+    /** Type of the elements. 0, VESCOMM_TYPE_DEFAULT: f32. */
+    vescomm_type_t type;
+    /** Memory that holds the buffer: the beginning of memory of vescomm_gpu_malloc() on the same
+     *  communicator, on every rank that of the same call. It cannot be freed before the buffer.
+     * NULL: new memory, which is freed with the buffer. */
+    void *memory;
+    /** First byte within the memory, a multiple of 256. Not used for new memory. */
+    uint64_t offset_bytes;
+    vescomm_gpu_placement_t placement;
+    /** 0: a shard with elements that does not begin at a multiple of 16 bytes is an error, because
+     *  NCCL is several times slower there. 1: shards may begin at any element. */
+    int32_t any_cuts;
+    /** Name in error texts. NULL: "buffer". Borrowed for the call. */
+    const char *name;
+} vescomm_gpu_buffer_options_t;
+
+/** Returns the struct with struct_size set and all other members zero. Since: 0.1 */
+static inline vescomm_gpu_buffer_options_t vescomm_gpu_buffer_options_init(void) {
+    vescomm_gpu_buffer_options_t options = {
+        sizeof(vescomm_gpu_buffer_options_t), 0, NULL, 0, VESCOMM_GPU_PACKED, 0, NULL};
+    return options;
+}
+
+/**
+ * Returns the bytes of device memory that a device buffer needs, with gaps and padding. Needs no
+ * GPU.
+ *
+ * @param options  NULL: defaults. The memory and its offset are not used.
+ * @param bytes    [out]
+ * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: also for a shard that does not begin at a
+ *         multiple of 16 bytes, see any_cuts.
+ *
+ * Collective: no.  Blocking: no.  Threads: safe.  Cost: O(ranks).  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_gpu_buffer_get_bytes(
+    const vescomm_layout_t *layout, const vescomm_gpu_buffer_options_t *options, uint64_t *bytes);
+
+/**
+ * Creates a device buffer, and checks that all ranks pass the same layout and options. Its memory
+ * is allocated and registered with NCCL once, as by vescomm_gpu_malloc().
+ *
+ * After: the contents are undefined.
+ *
+ * @param layout   must have the number of ranks of @p comm. Copied.
+ * @param options  NULL: f32, packed, new memory, shards at multiples of 16 bytes.
+ * @param buffer   [out] owned by the caller; free with vescomm_gpu_buffer_free().
+ * @return VESCOMM_OK. VESCOMM_ERROR_MISMATCH: the layouts or options differ; the error text names
+ *         two ranks and the first difference. VESCOMM_ERROR_INVALID_ARGUMENT: also for a shard that
+ *         does not begin at a multiple of 16 bytes, and for memory that is too small.
+ *         VESCOMM_ERROR_OUT_OF_MEMORY on every rank when one rank has too little. Otherwise as
+ *         vescomm_gpu_comm_check().
+ *
+ * Collective: yes, same order.  Blocking: yes, at most the timeout.
+ * Threads: one at a time per communicator.  Source: vescomm_buffer_create().  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_gpu_buffer_create(vescomm_gpu_comm_t *comm,
+                                                       const vescomm_layout_t *layout,
+                                                       const vescomm_gpu_buffer_options_t *options,
+                                                       vescomm_gpu_buffer_t **buffer);
+
+/**
+ * Returns a view of the whole buffer; its data is a device address.
+ *
+ * @param view  [out] of a strided buffer with its gaps, whose contents are undefined after
+ *              collectives.
+ * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: also after vescomm_gpu_comm_free().
+ *
+ * Collective: no.  Blocking: no.  Threads: one at a time per communicator.  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_gpu_buffer_get_data(const vescomm_gpu_buffer_t *buffer,
+                                                         vescomm_view_t *view);
+
+/**
+ * Returns a view of one tensor, a dense row-major array of its shape; its data is a device address.
+ *
+ * @param index  in [0, tensors); vescomm_layout_find_tensor() returns it for a name.
+ * @param view   [out] valid until the buffer is freed.
+ * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: also for a tensor of a strided buffer with
+ *         elements of several ranks; vescomm_gpu_buffer_get_shard() and vescomm_layout_get_piece()
+ *         return its parts. Also after vescomm_gpu_comm_free().
+ *
+ * Collective: no.  Blocking: no.  Threads: one at a time per communicator.
+ * Cost: O(log ranks).  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_gpu_buffer_get_tensor(const vescomm_gpu_buffer_t *buffer,
+                                                           size_t index, vescomm_view_t *view);
+
+/**
+ * Returns a view of the shard of a rank in the memory of the calling rank; its data is a device
+ * address.
+ *
+ * @param rank  of any rank. Its shard has the data of that rank after an all_gather_v.
+ * @param view  [out] valid until the buffer is freed.
+ * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: also after vescomm_gpu_comm_free().
+ *
+ * Collective: no.  Blocking: no.  Threads: one at a time per communicator.  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_gpu_buffer_get_shard(const vescomm_gpu_buffer_t *buffer,
+                                                          int32_t rank, vescomm_view_t *view);
+
+/**
+ * Gathers the shards of all ranks on all ranks, in place, in each of several buffers. All calls of
+ * NCCL are one group, which NCCL may run as one kernel.
+ *
+ * Before: the shard of this rank in each buffer has its data, in the order of the stream.
+ * After completion: each buffer holds all elements; the contents of gaps are undefined.
+ *
+ * @param buffers  of one communicator, which do not overlap; the same on every rank, in the same
+ *                 order. Used during the call only.
+ * @param count    0: no effect.
+ * @return VESCOMM_OK: it is on the stream. VESCOMM_ERROR_INVALID_ARGUMENT: nothing happened.
+ *         VESCOMM_ERROR_UNSUPPORTED: the method of the options does not suit, or the workspace is
+ * too small for all buffers with the method "padded"; nothing happened. Otherwise as
+ *         vescomm_gpu_comm_check().
+ *
+ * Collective: yes, same order.  Blocking: until it is on the stream, at most the timeout.
+ * Threads: one at a time per communicator.
+ * Cost: of one buffer shown by vescomm_gpu_buffer_explain().  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_gpu_buffer_all_gather_v(vescomm_gpu_buffer_t *const *buffers,
+                                                             size_t count, void *stream);
+
+/**
+ * Reduces the buffers of all ranks, in place, and leaves each rank its own shard of the result, in
+ * each of several buffers. All calls of NCCL are one group, which NCCL may run as one kernel.
+ *
+ * Before: each buffer has all its elements, in the order of the stream. Gaps may have any contents.
+ * After completion: the shard of this rank in each buffer holds the result; the rest is undefined.
+ *
+ * @param buffers  as for vescomm_gpu_buffer_all_gather_v(), of types that
+ *                 vescomm_gpu_reduce_scatter_v() reduces.
+ * @param count    0: no effect.
+ * @param op       of all buffers, as for vescomm_gpu_reduce_scatter_v(), with the same rules.
+ * @return as vescomm_gpu_buffer_all_gather_v(). VESCOMM_ERROR_UNSUPPORTED: also for another type or
+ *         operator, and if the vescomm_comm_t asks for reproducible sums.
+ *
+ * Collective: yes, same order.  Blocking: until it is on the stream, at most the timeout.
+ * Threads: one at a time per communicator.
+ * Cost: of one buffer shown by vescomm_gpu_buffer_explain().  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_gpu_buffer_reduce_scatter_v(
+    vescomm_gpu_buffer_t *const *buffers, size_t count, vescomm_op_t op, void *stream);
+
+/**
+ * Describes the memory of a device buffer, and how a collective on it alone will run, as
+ * vescomm_gpu_explain(). In a group of buffers with the method "padded", a later buffer has another
+ * method if the workspace is too small.
+ *
+ * @param reduces  0: vescomm_gpu_buffer_all_gather_v(); 1: vescomm_gpu_buffer_reduce_scatter_v().
+ * @param text     [out] owned by @p buffer, valid until the next call of this function on it.
+ * @return as vescomm_gpu_explain(). VESCOMM_ERROR_INVALID_ARGUMENT: also after
+ *         vescomm_gpu_comm_free().
+ *
+ * Collective: no.  Blocking: no.  Threads: one at a time per communicator.  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_gpu_buffer_explain(vescomm_gpu_buffer_t *buffer,
+                                                        int32_t reduces, const char **text);
+
+/**
+ * Frees a device buffer. Its own memory is deregistered and then freed, when the work of the device
+ * is complete; memory of the options stays.
+ *
+ * Before: graphs with work on it are not launched again.
+ *
+ * @param buffer  NULL: no effect. May be freed after its communicator, which frees the memory.
+ * @return as vescomm_gpu_mfree(). After an error the buffer still exists.
+ *
+ * Collective: yes, same order, unless the vescomm_comm_t is broken or the device communicator was
+ * freed.  Blocking: yes, at most the timeout.  Threads: one at a time per communicator.  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_gpu_buffer_free(vescomm_gpu_buffer_t *buffer);
 
 #ifdef __cplusplus
 }

@@ -24,7 +24,8 @@
 //                    the thread that opened it or in another one
 //     non-blocking   a call on a communicator whose previous call is still in progress
 //     registration   a collective on registered memory of one rank and unregistered memory of
-//                    another
+//                    another; ncclAllGather(), ncclReduceScatter() and ncclAllReduce() at different
+//                    offsets of windows
 //     capture        calls that CUDA does not permit during the capture of a graph, by the mode of
 //                    the capture and that of the thread
 //     deadlock       work that waits for another rank, or ncclCommAbort() for the end of graphs,
@@ -97,6 +98,9 @@ void forget_calls();
 
 // Number of communicators of NCCL that are neither destroyed nor aborted.
 int live_communicators();
+
+// Number of libraries of kernels that are loaded.
+int loaded_libraries();
 
 // ---- between the two libraries ----
 

@@ -6,15 +6,20 @@
 // the threads of a block has its meaning.
 //
 // An image of kernels begins as one of nvcc does, or with "vescomm gpu double".
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <mutex>
+#include <vector>
 
 #include "gpu/double/kernel_accesses.h"
 #include "gpu/kernels/bodies.h"
 
-struct CUlib_st {};
+struct CUlib_st {
+    int unused;
+};
 
 struct CUkern_st {
     const char *symbol;
@@ -29,7 +34,8 @@ namespace {
 using namespace vescomm::internal;
 using namespace vescomm::internal::VESCOMM_ISA;
 
-constexpr cuda::Error invalid_image = 200, symbol_not_found = 500, invalid_configuration = 9;
+constexpr cuda::Error invalid_image = 200, invalid_handle = 400, symbol_not_found = 500,
+                      invalid_configuration = 9;
 
 std::atomic<bool> reversed{false};
 
@@ -70,7 +76,22 @@ int launch_body(unsigned blocks, unsigned threads, const void *from, cuda::Strea
 #define GPU_DOUBLE_KERNEL(name, Body) \
     {GPU_DOUBLE_TEXT(VESCOMM_GPU_KERNEL(name)), launch_body<Body>},
 CUkern_st table[] = {VESCOMM_GPU_KERNELS(GPU_DOUBLE_KERNEL)};
-CUlib_st library_of_all;
+
+// The loaded libraries. Never destroyed, as the queues of streams.
+struct Libraries {
+    std::mutex mutex;
+    std::vector<std::unique_ptr<CUlib_st>> loaded;
+
+    // The caller holds the mutex.
+    auto find(const CUlib_st *library) const {
+        return std::find_if(loaded.begin(), loaded.end(),
+                            [&](const auto &one) { return one.get() == library; });
+    }
+};
+Libraries &libraries() {
+    static Libraries *const all = new Libraries;
+    return *all;
+}
 
 bool is_kernel(const void *kernel) {
     return kernel >= std::begin(table) && kernel < std::end(table);
@@ -80,6 +101,11 @@ bool is_kernel(const void *kernel) {
 
 void reverse_kernels(bool backwards) {
     reversed = backwards;
+}
+
+int loaded_libraries() {
+    const std::lock_guard<std::mutex> lock(libraries().mutex);
+    return static_cast<int>(libraries().loaded.size());
 }
 
 }  // namespace gpu_double
@@ -95,12 +121,33 @@ int cudaLibraryLoadData(CUlib_st **library, const void *code, int *, void **, un
     if (std::memcmp(code, "\x50\xed\x55\xba", 4) != 0 &&
         std::memcmp(code, "vescomm gpu double", 4) != 0)
         return noted(invalid_image);
-    *library = &library_of_all;
+    const std::lock_guard<std::mutex> lock(libraries().mutex);
+    *library = libraries().loaded.emplace_back(std::make_unique<CUlib_st>()).get();
     return cuda::success;
 }
 
-int cudaLibraryGetKernel(CUkern_st **kernel, CUlib_st *, const char *name) {
+int cudaLibraryUnload(CUlib_st *library) {
+    if (const int result = injected_result("cudaLibraryUnload")) return noted(result);
+    if (const cuda::Error error = check_capture("cudaLibraryUnload()")) return noted(error);
+    const std::lock_guard<std::mutex> lock(libraries().mutex);
+    const auto found = libraries().find(library);
+    if (found == libraries().loaded.end()) {
+        violation("cudaLibraryUnload() of a library that is not loaded");
+        return noted(invalid_handle);
+    }
+    libraries().loaded.erase(found);
+    return cuda::success;
+}
+
+int cudaLibraryGetKernel(CUkern_st **kernel, CUlib_st *library, const char *name) {
     if (const int result = injected_result("cudaLibraryGetKernel")) return noted(result);
+    {
+        const std::lock_guard<std::mutex> lock(libraries().mutex);
+        if (libraries().find(library) == libraries().loaded.end()) {
+            violation("cudaLibraryGetKernel() of a library that is not loaded");
+            return noted(invalid_handle);
+        }
+    }
     for (CUkern_st &entry : table) {
         if (std::strcmp(entry.symbol, name) != 0) continue;
         *kernel = &entry;

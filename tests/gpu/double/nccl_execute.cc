@@ -167,6 +167,11 @@ std::string difference(const Call &first, const Call &other) {
     if (first.registered != other.registered)
         return describe(first) + " on " + (first.registered ? "registered" : "unregistered") +
                " memory and on " + (other.registered ? "registered" : "unregistered") + " memory";
+    const bool symmetric = first.kind == Kind::all_gather || first.kind == Kind::reduce_scatter ||
+                           first.kind == Kind::all_reduce;
+    if (symmetric && first.window_offset != other.window_offset)
+        return describe(first) + " at offset " + std::to_string(first.window_offset) +
+               " of a window and at offset " + std::to_string(other.window_offset);
     return {};
 }
 

@@ -5,8 +5,10 @@
 #pragma once
 
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -29,7 +31,10 @@ struct Call {
     nccl::Type type = 0;
     nccl::Op op = 0;
     int peer = 0;  // root of a collective, other rank of a message
-    bool registered = false;  // source and output lie in registered windows
+    bool registered = false;  // source and output lie in registered memory
+    // Offset of the output of ncclAllGather(), or of the source of other calls, in its window; -1:
+    // it lies in no window.
+    std::ptrdiff_t window_offset = -1;
 
     bool is_message() const { return kind == Kind::send || kind == Kind::receive; }
 };
@@ -69,6 +74,41 @@ struct Group {
     std::map<std::pair<int, int>, std::deque<std::shared_ptr<Message>>> messages;
 };
 
+// All communicators of the process.
+struct Comms {
+    std::mutex mutex;
+    std::map<std::string, std::shared_ptr<Group>> groups;  // by unique id
+    std::vector<ncclComm *> all;
+    std::uint64_t next_id = 1;
+};
+// Never destroyed, as the queues of streams.
+Comms &comms();
+
+// A sentence if a group of the calling thread is open; empty otherwise. The WaitCheck of NCCL.
+std::string group_is_open();
+// Reports a communicator that does not exist any more, and returns false for it.
+bool usable(const ncclComm *comm, const char *function);
+// Makes `call` at once. In the non-blocking mode two of three calls start later, when the program
+// has asked for their state once or twice.
+nccl::Result make(ncclComm &comm, const std::function<nccl::Result()> &call);
+// Keeps a sentence for ncclGetLastError(), and returns the result.
+nccl::Result refuse(ncclComm &comm, nccl::Result result, const std::string &why);
+
+// Bytes of registered memory.
+struct ByteRange {
+    const char *begin = nullptr;
+    std::size_t bytes = 0;
+};
+struct Registered {
+    bool found = false;
+    bool window = false;  // in a window, at this offset
+    std::ptrdiff_t offset = 0;
+};
+// The registered memory of a communicator that contains the bytes.
+Registered find_registered(const ncclComm &comm, const void *begin, std::size_t bytes);
+// The ReleaseCheck of NCCL.
+std::string still_registered(const void *begin, std::size_t bytes);
+
 // Bytes of the source and of the output of a call, on its rank.
 std::pair<std::size_t, std::size_t> sizes(const Call &call, const ncclComm &comm);
 // A source and an output overlap only in place.
@@ -94,7 +134,9 @@ struct ncclComm {
     gpu_double::nccl::Result pending_break = 0;  // see break_device()
     std::uint64_t next_collective = 0;
     std::string last_error;
-    std::map<gpu_double::nccl::Window, std::pair<const char *, std::size_t>> windows;
+    // The lock of Comms guards registered memory.
+    std::map<gpu_double::nccl::Window, gpu_double::ByteRange> windows;
+    std::map<void *, gpu_double::ByteRange> registrations;  // of ncclCommRegister()
     std::uint64_t next_window = 1;
     // In the non-blocking mode: the calls in progress, and the number of questions for their state
     // until they start. An entry returns NCCL's result.

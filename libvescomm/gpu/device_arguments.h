@@ -1,0 +1,35 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Checks of the arguments of collectives on device memory. Each throws INVALID_ARGUMENT, or
+// UNSUPPORTED for what NCCL lacks; the sentence begins with the name of the function.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "gpu/device_communicator.h"
+#include "gpu/device_ragged.h"
+#include "layout/layout.h"
+#include "vescomm/vescomm.h"
+
+namespace vescomm::internal::device {
+
+// Throws INVALID_ARGUMENT.
+[[noreturn]] void refuse(const char *function, const std::string &why);
+
+void check_type(const char *function, vescomm_type_t type);
+void check_count(const char *function, std::int64_t count);
+// The pointer is not NULL, and aligned to elements of the type.
+void check_pointer(const char *function, const char *name, const void *pointer,
+                   vescomm_type_t type);
+// `expected`: the address in the second array at which the first one may lie.
+void check_overlap(const char *function, const char *first, std::uint64_t first_bytes,
+                   const char *second, std::uint64_t second_bytes, const char *expected);
+// The layout has a shard for each rank.
+void check_layout(const char *function, const DeviceCommunicator &comm, const Layout &layout);
+// NCCL's type and operator. Refuses reductions if the communicator asks for reproducible ones.
+Reduction checked_reduction(const char *function, const DeviceCommunicator &comm,
+                            vescomm_type_t type, vescomm_op_t op);
+
+}  // namespace vescomm::internal::device

@@ -1,0 +1,175 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "gpu/device_ragged.h"
+
+namespace vescomm::internal::device {
+namespace {
+
+// A group of NCCL's calls, which start together when it ends. A failure within the group is
+// reported when the group has ended: NCCL can neither be waited for nor aborted while a group is
+// open.
+class Grouped {
+public:
+    explicit Grouped(DeviceCommunicator &comm) : comm_(comm) {
+        comm_.require(comm_.libraries().nccl.group_start(), "ncclGroupStart()");
+        open_ = true;
+    }
+    ~Grouped() {
+        if (open_) comm_.libraries().nccl.group_end();
+    }
+    Grouped(const Grouped &) = delete;
+    Grouped &operator=(const Grouped &) = delete;
+
+    // Adds a call of NCCL, unless an earlier one has failed.
+    template <typename Call>
+    void add(const char *function, const Call &call) {
+        if (failed_ != nullptr) return;
+        const nccl::Result result = call();
+        if (result == nccl::success || result == nccl::in_progress) return;
+        failed_ = function;
+        failure_ = result;
+    }
+
+    void end() {
+        open_ = false;
+        const nccl::Result result = comm_.libraries().nccl.group_end();
+        if (failed_ != nullptr) comm_.require(failure_, failed_);
+        comm_.require(result, "ncclGroupEnd()");
+    }
+
+private:
+    DeviceCommunicator &comm_;
+    bool open_ = false;
+    const char *failed_ = nullptr;  // function of the first call that failed
+    nccl::Result failure_ = nccl::success;
+};
+
+// One call on this rank. all_gather_v moves bytes.
+class Ragged {
+public:
+    Ragged(DeviceCommunicator &comm, const RaggedCall &call, cuda::Stream stream)
+        : comm_(comm), call_(call), shards_(*call.placement), stream_(stream), own_(comm.rank()) {}
+
+    // Copies that come before the calls of NCCL.
+    void before() const {
+        if (call_.method == DeviceMethod::messages) copy(at(own_), call_.shard, own_);
+        if (call_.method != DeviceMethod::padded) return;
+        if (call_.reduction == nullptr) return copy(slot(own_), call_.shard, own_);
+        // The gaps hold bytes of earlier calls. Their sums stay in the gaps.
+        for (int rank = 0; rank < shards_.ranks(); ++rank) copy(slot(rank), at(rank), rank);
+    }
+
+    void add_to(Grouped &group) const {
+        switch (call_.method) {
+            case DeviceMethod::equal:
+                return add_uniform(group, call_.whole, call_.shard, shards_.stride());
+            case DeviceMethod::padded_in_place:
+                return add_uniform(group, call_.whole, strided_shard(), shards_.stride());
+            case DeviceMethod::padded:
+                return add_uniform(group, call_.workspace, slot(own_), slot_bytes());
+            case DeviceMethod::rooted:
+                return call_.reduction != nullptr ? add_reductions(group) : add_broadcasts(group);
+            case DeviceMethod::messages:
+                return add_messages(group);
+        }
+    }
+
+    // Copies that follow the calls of NCCL.
+    void after() const {
+        if (call_.method != DeviceMethod::padded) return;
+        if (call_.reduction != nullptr) return copy(call_.shard, slot(own_), own_);
+        for (int rank = 0; rank < shards_.ranks(); ++rank)
+            copy(at(rank), rank == own_ ? call_.shard : slot(rank), rank);
+    }
+
+private:
+    const nccl::Library &nccl() const { return comm_.libraries().nccl; }
+    char *at(int rank) const { return call_.whole + shards_.begin(rank); }
+    std::uint64_t slot_bytes() const { return device_aligned(shards_.largest()); }
+    char *slot(int rank) const {
+        return call_.workspace + static_cast<std::uint64_t>(rank) * slot_bytes();
+    }
+    // An empty shard at the end of packed ones does not begin at its multiple of the stride, where
+    // NCCL expects it.
+    char *strided_shard() const {
+        if (call_.shard != at(own_)) return call_.shard;
+        return call_.whole + static_cast<std::uint64_t>(own_) * shards_.stride();
+    }
+
+    void copy(void *target, const void *source, int rank) const {
+        const std::uint64_t bytes = shards_.bytes(rank);
+        if (bytes == 0 || target == source) return;
+        comm_.require_cuda(comm_.libraries().cuda.memcpy_async(
+                               target, source, bytes, cuda::copy_device_to_device, stream_),
+                           "cudaMemcpyAsync()");
+    }
+
+    // `bytes` of each rank.
+    void add_uniform(Grouped &group, char *whole, char *shard, std::uint64_t bytes) const {
+        if (bytes == 0) return;
+        if (call_.reduction == nullptr)
+            return group.add("ncclAllGather()", [&] {
+                return nccl().all_gather(shard, whole, bytes, nccl::u8, comm_.nccl(), stream_);
+            });
+        group.add("ncclReduceScatter()", [&] {
+            return nccl().reduce_scatter(whole, shard, bytes / shards_.element(),
+                                         call_.reduction->type, call_.reduction->op, comm_.nccl(),
+                                         stream_);
+        });
+    }
+
+    void add_broadcasts(Grouped &group) const {
+        for (int rank = 0; rank < shards_.ranks(); ++rank) {
+            if (shards_.bytes(rank) == 0) continue;
+            group.add("ncclBroadcast()", [&] {
+                return nccl().broadcast(rank == own_ ? call_.shard : at(rank), at(rank),
+                                        shards_.bytes(rank), nccl::u8, rank, comm_.nccl(), stream_);
+            });
+        }
+    }
+
+    void add_reductions(Grouped &group) const {
+        for (int rank = 0; rank < shards_.ranks(); ++rank) {
+            if (shards_.bytes(rank) == 0) continue;
+            group.add("ncclReduce()", [&] {
+                return nccl().reduce(at(rank), call_.shard, shards_.bytes(rank) / shards_.element(),
+                                     call_.reduction->type, call_.reduction->op, rank, comm_.nccl(),
+                                     stream_);
+            });
+        }
+    }
+
+    void add_messages(Grouped &group) const {
+        for (int rank = 0; rank < shards_.ranks(); ++rank) {
+            if (rank == own_) continue;
+            if (shards_.bytes(own_) != 0)
+                group.add("ncclSend()", [&] {
+                    return nccl().send(call_.shard, shards_.bytes(own_), nccl::u8, rank,
+                                       comm_.nccl(), stream_);
+                });
+            if (shards_.bytes(rank) != 0)
+                group.add("ncclRecv()", [&] {
+                    return nccl().recv(at(rank), shards_.bytes(rank), nccl::u8, rank, comm_.nccl(),
+                                       stream_);
+                });
+        }
+    }
+
+    DeviceCommunicator &comm_;
+    const RaggedCall &call_;
+    const DevicePlacement &shards_;
+    const cuda::Stream stream_;
+    const int own_;
+};
+
+}  // namespace
+
+void run(DeviceCommunicator &comm, std::span<const RaggedCall> calls, cuda::Stream stream) {
+    for (const RaggedCall &call : calls) Ragged(comm, call, stream).before();
+    Grouped group(comm);
+    for (const RaggedCall &call : calls) Ragged(comm, call, stream).add_to(group);
+    group.end();
+    for (const RaggedCall &call : calls) Ragged(comm, call, stream).after();
+}
+
+}  // namespace vescomm::internal::device

@@ -1,0 +1,121 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Memory of NCCL, and its registration. With GPU_DOUBLE_SYMMETRIC=0 the devices have no symmetric
+// memory: ncclCommWindowRegister() succeeds, and registers nothing, as in NCCL.
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+#include "gpu/double/nccl_group.h"
+
+namespace gpu_double {
+namespace {
+
+bool symmetric_memory() {
+    const char *text = std::getenv("GPU_DOUBLE_SYMMETRIC");
+    return text == nullptr || std::strcmp(text, "0") != 0;
+}
+
+bool overlaps(const ByteRange &range, const char *begin, std::size_t bytes) {
+    return range.begin < begin + bytes && begin < range.begin + range.bytes;
+}
+
+}  // namespace
+
+std::string still_registered(const void *begin, std::size_t bytes) {
+    const std::lock_guard<std::mutex> lock(comms().mutex);
+    const auto *first = static_cast<const char *>(begin);
+    for (const ncclComm *comm : comms().all) {
+        for (const auto &[window, range] : comm->windows)
+            if (overlaps(range, first, bytes))
+                return "device memory is freed while it is a registered window of rank " +
+                       std::to_string(comm->rank);
+        for (const auto &[registration, range] : comm->registrations)
+            if (overlaps(range, first, bytes))
+                return "device memory is freed while it is registered with rank " +
+                       std::to_string(comm->rank);
+    }
+    return {};
+}
+
+Registered find_registered(const ncclComm &comm, const void *begin, std::size_t bytes) {
+    const auto *first = static_cast<const char *>(begin);
+    const auto contains = [&](const ByteRange &range) {
+        return first >= range.begin && first + bytes <= range.begin + range.bytes;
+    };
+    for (const auto &[window, range] : comm.windows)
+        if (contains(range)) return {true, true, first - range.begin};
+    for (const auto &[registration, range] : comm.registrations)
+        if (contains(range)) return {true, false, 0};
+    return {};
+}
+
+}  // namespace gpu_double
+
+using namespace gpu_double;
+
+#define CALL(function) \
+    if (const int result = injected_result(#function)) return result
+
+extern "C" {
+
+int ncclMemAlloc(void **pointer, std::size_t bytes) {
+    CALL(ncclMemAlloc);
+    if (check_capture("ncclMemAlloc()") != cuda::success) return nccl::unhandled_cuda_error;
+    void *made = allocate(bytes, true);
+    if (made == nullptr) return nccl::unhandled_cuda_error;
+    *pointer = made;
+    return nccl::success;
+}
+
+int ncclMemFree(void *pointer) {
+    CALL(ncclMemFree);
+    if (check_capture("ncclMemFree()") != cuda::success) return nccl::unhandled_cuda_error;
+    return release(pointer, true) ? nccl::success : nccl::invalid_argument;
+}
+
+int ncclCommWindowRegister(nccl::Comm comm, void *pointer, std::size_t bytes, nccl::Window *window,
+                           int) {
+    CALL(ncclCommWindowRegister);
+    if (!usable(comm, "ncclCommWindowRegister()")) return nccl::invalid_argument;
+    const auto *memory = static_cast<const char *>(nccl_memory_of(pointer, bytes));
+    if (memory == nullptr || (static_cast<char *>(pointer) - memory) % nccl::window_alignment != 0)
+        return refuse(*comm, nccl::invalid_argument,
+                      "a window must lie in memory of ncclMemAlloc(), at a multiple of 4096");
+    *window = nullptr;
+    if (!symmetric_memory()) return nccl::success;
+    return make(*comm, [=] {
+        const std::lock_guard<std::mutex> lock(comms().mutex);
+        *window = reinterpret_cast<nccl::Window>(comm->next_window++);
+        comm->windows[*window] = {static_cast<const char *>(pointer), bytes};
+        return nccl::success;
+    });
+}
+
+int ncclCommWindowDeregister(nccl::Comm comm, nccl::Window window) {
+    CALL(ncclCommWindowDeregister);
+    if (!usable(comm, "ncclCommWindowDeregister()")) return nccl::invalid_argument;
+    const std::lock_guard<std::mutex> lock(comms().mutex);
+    return comm->windows.erase(window) == 1 ? nccl::success : nccl::invalid_argument;
+}
+
+int ncclCommRegister(nccl::Comm comm, void *pointer, std::size_t bytes, void **registration) {
+    CALL(ncclCommRegister);
+    if (!usable(comm, "ncclCommRegister()")) return nccl::invalid_argument;
+    if (!is_device_address(pointer))
+        return refuse(*comm, nccl::invalid_argument, "an address that is not in device memory");
+    const std::lock_guard<std::mutex> lock(comms().mutex);
+    *registration = reinterpret_cast<void *>(comm->next_window++);
+    comm->registrations[*registration] = {static_cast<const char *>(pointer), bytes};
+    return nccl::success;
+}
+
+int ncclCommDeregister(nccl::Comm comm, void *registration) {
+    CALL(ncclCommDeregister);
+    if (!usable(comm, "ncclCommDeregister()")) return nccl::invalid_argument;
+    const std::lock_guard<std::mutex> lock(comms().mutex);
+    return comm->registrations.erase(registration) == 1 ? nccl::success : nccl::invalid_argument;
+}
+
+}  // extern "C"
