@@ -49,8 +49,7 @@ vescomm_status_t vescomm_fsdp_add_unit(vescomm_fsdp_spec_t *spec, const char *na
         api::require(spec, "spec");
         api::require(name, "name");
         api::require(unit, "unit");
-        if (flags != 0) api::refuse("flags of a unit are {:#x}; there are none, pass 0", flags);
-        *unit = spec->spec.add_unit(name);
+        *unit = spec->spec.add_unit(name, flags);
     });
 }
 

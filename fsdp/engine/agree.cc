@@ -29,12 +29,12 @@ std::uint64_t hash_of_options(const Spec &spec) {
     const vescomm_fsdp_spec_options_t &o = spec.options();
     const vescomm_planner_options_t &p = spec.planner();
     std::string text = fmt::format(
-        "{} {} {} {} {} {} {} {} {} {} {} {} {} {} {}; {} {} {} {} {} {} {} {} {} {};",
+        "{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}; {} {} {} {} {} {} {} {} {} {};",
         o.compute_type, o.gradient_type, o.slots, o.gradient_slots, o.order, o.keep_gathered,
         o.keep_gradients, o.average, o.seed, o.gather_type, o.gather_block, o.reduce_type,
-        o.partner_copy, o.reshard_ranks, o.large_unit_bytes, p.mode, p.start_alignment,
-        p.cut_alignment, p.shard_limit, p.search_steps, p.unit_imbalance, p.work,
-        p.bytes_per_second, p.seconds_per_collective, p.seconds_per_unequal);
+        o.partner_copy, o.reshard_ranks, o.large_unit_bytes, o.expert_ranks, o.expert_divisor,
+        p.mode, p.start_alignment, p.cut_alignment, p.shard_limit, p.search_steps, p.unit_imbalance,
+        p.work, p.bytes_per_second, p.seconds_per_collective, p.seconds_per_unequal);
     for (const Axis &axis : spec.axes())
         text += fmt::format("{} {} {} {} {};", axis.name, axis.size, axis.parameters,
                             axis.gradients, axis.optimizer);
@@ -48,7 +48,7 @@ std::uint64_t hash_of_options(const Spec &spec) {
 }
 
 std::uint64_t hash_of_unit(const Spec &spec, std::size_t unit) {
-    std::string text = spec.units()[unit].name;
+    std::string text = spec.units()[unit].name + (spec.units()[unit].experts ? "; experts" : "");
     for (const std::size_t id : spec.units()[unit].parameters) {
         const Parameter &p = spec.parameters()[id];
         const auto number = [](const std::optional<std::size_t> &value) {
@@ -57,7 +57,7 @@ std::uint64_t hash_of_unit(const Spec &spec, std::size_t unit) {
         text += fmt::format(";{} {} {} {} {} {} {} {} {}", p.name, p.type, p.gather_type,
                             p.batch_dimensions, p.block_rows, p.block_elements, p.flags,
                             number(p.tied_to), number(p.group));
-        for (const std::int64_t extent : p.shape) text += fmt::format(" {}", extent);
+        for (const std::int64_t extent : p.whole_shape()) text += fmt::format(" {}", extent);
     }
     return hash_of_text(text);
 }

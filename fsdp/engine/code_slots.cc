@@ -43,11 +43,12 @@ CodeSlots::CodeSlots(const ModelPlan &plan, const Shards &shards, const Secondar
             own_offsets_[bucket] = own;
             if (!plan.buckets[bucket].quantised()) continue;
             offset += align_bucket(plan.buckets[bucket].codes.bytes());
-            own += align_bucket(plan.buckets[bucket].codes.bytes(position_));
+            own += align_bucket(plan.buckets[bucket].code_bytes(position_));
         }
     }
     for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
-        slots_[slot].codes = Memory(comms.gather(), plan.code_slots[slot], VESCOMM_PER_NODE);
+        slots_[slot].codes = Memory(comms.gather(plan.kind_of_code_slot(slot)),
+                                    plan.code_slots[slot], VESCOMM_PER_NODE);
         if (!copies.exist()) slots_[slot].own = AlignedBytes(plan.own_code_bytes(position_));
     }
 }
@@ -67,14 +68,14 @@ CodeSlots::Channel &CodeSlots::channel(int slot, std::size_t bucket) {
     options.offset_bytes = offsets_[bucket];
     options.sharing = VESCOMM_PER_NODE;
     options.name = name.c_str();
+    Communicator &comm = comms_.gather(planned.kind());
     Channel made;
-    made.buffer =
-        Buffer(comms_.gather(), Layout::from_counts(part_elements(plan_.mesh, planned)), options);
+    made.buffer = Buffer(comm, Layout::from_counts(part_elements(plan_.mesh, planned)), options);
     vescomm_request_options_t request = vescomm_request_options_init();
     request.source =
         copies_.exist() ? copies_.part(bucket) : slots_[slot].own.data() + own_offsets_[bucket];
     request.type = VESCOMM_U8;
-    made.request = Request::all_gather_v(comms_.gather(), made.buffer, request);
+    made.request = Request::all_gather_v(comm, made.buffer, request);
     return channels_.emplace(std::pair(slot, bucket), std::move(made)).first->second;
 }
 
@@ -82,7 +83,9 @@ void CodeSlots::start(int slot, std::size_t bucket) {
     if (!copies_.exist())
         quantise_shard(plan_.buckets[bucket], position_, shards_.master(bucket).data(),
                        slots_[slot].own.data() + own_offsets_[bucket]);
-    channel(slot, bucket).request.start();
+    Request &request = channel(slot, bucket).request;
+    request.start();
+    comms_.started(comms_.gather(plan_.buckets[bucket].kind()), request.get());
 }
 
 void CodeSlots::finish(int slot, std::size_t unit, const Data &data) {
@@ -91,7 +94,7 @@ void CodeSlots::finish(int slot, std::size_t unit, const Data &data) {
     for (const std::size_t bucket : plan_.of_unit[unit]) {
         if (!plan_.buckets[bucket].quantised()) continue;
         Channel &from = channel(slot, bucket);
-        comms_.wait(comms_.gather(), from.request.get());
+        comms_.wait(comms_.gather(plan_.kinds[unit]), from.request.get());
         buffer = &from.buffer;
         runs += plan_.buckets[bucket].codes.runs.size();
     }
@@ -107,7 +110,8 @@ void CodeSlots::write_parameters(const Slot &slot, std::size_t unit, const Data 
     const std::atomic_ref claimed(counters.claimed);
     const std::atomic_ref written(counters.written);
     auto *ranks = reinterpret_cast<std::uint8_t *>(slab) + ModelPlan::code_rank_offset;
-    const std::atomic_ref writing(ranks[plan_.mesh.part(position_)]);
+    const UnitKind kind = plan_.kinds[unit];
+    const std::atomic_ref writing(ranks[plan_.mesh.part(position_, kind)]);
     writing.store(1, std::memory_order_relaxed);
     std::uint64_t end = slot.runs;  // all ranks have written the units before
     for (const std::size_t index : plan_.of_unit[unit]) {
@@ -131,17 +135,17 @@ void CodeSlots::write_parameters(const Slot &slot, std::size_t unit, const Data 
     comms_.wait_until([&] { return written.load(std::memory_order_acquire) >= end; },
                       [&] {
                           return fmt::format("{} did not finish to convert unit \"{}\" in time",
-                                             name_writers(ranks), unit_names_[unit]);
+                                             name_writers(ranks, kind), unit_names_[unit]);
                       });
 }
 
-std::string CodeSlots::name_writers(std::uint8_t *ranks) const {
+std::string CodeSlots::name_writers(std::uint8_t *ranks, UnitKind kind) const {
     std::string list;
-    const int count = plan_.mesh.gather_ranks();
-    const int first = comms_.world().rank() / count * count;
-    for (int rank = 0; rank < count; ++rank)
-        if (std::atomic_ref(ranks[rank]).load(std::memory_order_relaxed) != 0)
-            list += (list.empty() ? "rank " : ", rank ") + std::to_string(first + rank);
+    const Mesh &mesh = plan_.mesh;
+    for (int part = 0; part < mesh.gather_ranks_of(kind); ++part)
+        if (std::atomic_ref(ranks[part]).load(std::memory_order_relaxed) != 0)
+            list += (list.empty() ? "rank " : ", rank ") +
+                    std::to_string(mesh.rank_of_part(comms_.world().rank(), part, kind));
     return list.empty() ? "a rank of this node" : list;
 }
 

@@ -61,8 +61,8 @@ private:
 
     Channel &channel(int slot, std::size_t bucket);
     void write_parameters(const Slot &slot, std::size_t unit, const Data &data);
-    // The ranks that are writing runs, for an error sentence. `ranks`: a byte for each.
-    std::string name_writers(std::uint8_t *ranks) const;
+    // The ranks that are writing runs of a unit, for an error sentence. `ranks`: a byte for each.
+    std::string name_writers(std::uint8_t *ranks, UnitKind kind) const;
 
     const ModelPlan &plan_;
     const Shards &shards_;

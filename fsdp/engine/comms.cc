@@ -39,31 +39,52 @@ Comms::Comms(Communicator world, const Mesh &mesh) : mesh_(mesh), world_(std::mo
         if (mesh.shard_ranks > 1) replica_ = split(world_, mesh.position(rank));
     }
     if (mesh.secondary_ranks > 0) gather_ = split(world_, rank / mesh.secondary_ranks);
-    if (!shard_ && !gather_) return;
+    if (mesh.expert_ranks > 1)
+        experts_ = split(world_, mesh.group(rank) * mesh.expert_ranks + mesh.expert_index(rank));
+    if (!shard_ && !gather_ && !experts_) return;
     for (const Communicator *comm : {&this->world(), &shard(), &gather(), &replica()})
         all_.push_back(comm->get());
+    if (experts_) all_.push_back(experts_->get());
+}
+
+void Comms::started(const Communicator &comm, vescomm_request_t *request) {
+    if (experts_) running_.push_back({&comm, request});
+}
+
+void Comms::complete_others(const Communicator &comm) {
+    const std::vector<Running> running = running_;
+    for (const Running &one : running)
+        if (one.comm != &comm) wait(*one.comm, one.request);
 }
 
 void Comms::wait(const Communicator &comm, vescomm_request_t *request) {
     const vescomm_status_t status = vescomm_request_wait_with(request, all_.data(), all_.size());
+    std::erase(running_, Running{&comm, request});
     if (status == VESCOMM_OK) return;
     if (status == VESCOMM_IN_PROGRESS) {
         // The request can be freed now, and writes nothing any more.
         abort("the function of vescomm_set_interrupt() ended the wait of a rank");
         fail_interrupted();
     }
-    std::string why = vescomm_get_last_error();
+    const std::string why = vescomm_get_last_error();
+    throw Failure(status, why + describe(comm));
+}
+
+std::string Comms::describe(const Communicator &comm) const {
     const int rank = world_.rank();
+    const int first = mesh_.group(rank) * mesh_.shard_ranks;
     if (shard_ && &comm == &*shard_)
-        why += fmt::format(" (rank 0 of the shard group is rank {})",
-                           mesh_.group(rank) * mesh_.shard_ranks);
-    else if (gather_ && &comm == &*gather_)
-        why += fmt::format(" (rank 0 of the group with a secondary copy is rank {})",
+        return fmt::format(" (rank 0 of the shard group is rank {})", first);
+    if (gather_ && &comm == &*gather_)
+        return fmt::format(" (rank 0 of the group with a secondary copy is rank {})",
                            rank / mesh_.secondary_ranks * mesh_.secondary_ranks);
-    else if (replica_ && &comm == &*replica_)
-        why += fmt::format(" (rank r of the replicas is rank {} + {} * r)", mesh_.position(rank),
+    if (replica_ && &comm == &*replica_)
+        return fmt::format(" (rank r of the replicas is rank {} + {} * r)", mesh_.position(rank),
                            mesh_.shard_ranks);
-    throw Failure(status, why);
+    if (experts_ && &comm == &*experts_)
+        return fmt::format(" (rank r of those with the same experts is rank {} + {} * r)",
+                           first + mesh_.expert_index(rank), mesh_.expert_ranks);
+    return "";
 }
 
 void Comms::wait_until(const std::function<bool()> &ready,
@@ -92,6 +113,7 @@ void Comms::progress() {
     if (shard_) shard_->progress();
     if (gather_) gather_->progress();
     if (replica_) replica_->progress();
+    if (experts_) experts_->progress();
 }
 
 // A split in which no rank takes part is an all-gather over the control plane, whose result reaches
@@ -103,7 +125,7 @@ void meet_in(const Communicator &world) {
 
 void Comms::abort(const char *reason) noexcept {
     if (world_.get() != nullptr) vescomm_comm_abort(world_.get(), reason);
-    for (const auto *comm : {&shard_, &gather_, &replica_})
+    for (const auto *comm : {&shard_, &gather_, &replica_, &experts_})
         if (*comm) vescomm_comm_abort((*comm)->get(), reason);
 }
 

@@ -32,15 +32,27 @@ public:
     Comms(Communicator world, const Mesh &mesh);
 
     Communicator &world() { return world_; }
-    Communicator &shard() { return shard_ ? *shard_ : world_; }
+    // The ranks that shard a unit.
+    Communicator &shard(UnitKind kind = UnitKind::dense) {
+        if (kind == UnitKind::experts) return *experts_;
+        return shard_ ? *shard_ : world_;
+    }
     // The ranks that gather a unit together.
-    Communicator &gather() { return gather_ ? *gather_ : shard(); }
+    Communicator &gather(UnitKind kind = UnitKind::dense) {
+        return gather_ && kind == UnitKind::dense ? *gather_ : shard(kind);
+    }
     Communicator &replica() { return replica_ ? *replica_ : world_; }
 
     // Waits until a request of `comm`, one of the above, is complete. Makes progress on all
     // communicators: ranks of other groups may need it before they come to this request. Throws
     // Failure.
     void wait(const Communicator &comm, vescomm_request_t *request);
+    // Notes that a request of `comm` was started, which wait() completes later.
+    void started(const Communicator &comm, vescomm_request_t *request);
+    // Completes the requests that were started on other communicators than `comm`. Buffers and
+    // requests are created collectively, which makes progress on `comm` alone, and ranks that wait
+    // for another request may need this rank. Ranks must have started the same requests.
+    void complete_others(const Communicator &comm);
     // Makes progress until ready() is true, at most the timeout. late(): the error sentence. The
     // program may end the wait (vescomm_set_interrupt()). Throws Failure.
     void wait_until(const std::function<bool()> &ready, const std::function<std::string()> &late);
@@ -50,11 +62,22 @@ public:
     void abort(const char *reason) noexcept;
 
 private:
+    struct Running {
+        const Communicator *comm;
+        vescomm_request_t *request;
+        bool operator==(const Running &) const = default;
+    };
+
+    // Describes the ranks of a communicator, for an error sentence.
+    std::string describe(const Communicator &comm) const;
+
     const Mesh &mesh_;
     Communicator world_;
     std::optional<Communicator> shard_;  // none: all ranks
     std::optional<Communicator> gather_;  // none: the shard group
     std::optional<Communicator> replica_;  // none: all ranks
+    std::optional<Communicator> experts_;  // of ranks with the same experts; none: all are dense
+    std::vector<Running> running_;  // by started(); only with experts
     std::vector<vescomm_comm_t *> all_;  // of the above; empty if there is only one
 };
 

@@ -74,7 +74,7 @@ std::vector<ShardPiece> shard_pieces(const Model &model, const Shards &shards, i
             const auto add = [&](const std::string &role, vescomm_type_t type, void *array) {
                 const std::size_t offset =
                     static_cast<std::size_t>(piece.offset) * vescomm_type_get_bytes(type);
-                all.push_back({{name, role, parameter.shape, type},
+                all.push_back({{name, role, parameter.whole_shape(), type},
                                piece.first,
                                piece.elements,
                                static_cast<std::byte *>(array) + offset});
@@ -95,7 +95,8 @@ std::vector<checkpoint::Tensor> empty_tensors(const Model &model) {
     for (std::size_t id = 0; id < model.spec.parameters().size(); ++id) {
         const Parameter &parameter = model.spec.parameters()[id];
         if (parameter.stored() && parameter.elements == 0)
-            tensors.push_back({model.spec.full_name(id), "master", parameter.shape, VESCOMM_F32});
+            tensors.push_back(
+                {model.spec.full_name(id), "master", parameter.whole_shape(), VESCOMM_F32});
     }
     return tensors;
 }

@@ -17,8 +17,9 @@ std::span<std::byte> values_of(const ModelPlan &plan, const Shards &shards, int 
                                const Segment &segment, std::size_t role) {
     const ParameterPlace &at = *plan.parameter_places[segment.parameter];
     const Bucket &bucket = plan.buckets[at.bucket];
-    const std::int64_t offset =
-        bucket.places[at.place].offset + segment.first - bucket.cuts[position];
+    const Place &place = bucket.places[at.place];
+    const std::int64_t offset = place.offset + segment.first -
+                                bucket.elements_before(place, position) - bucket.begin(position);
     const std::size_t size =
         role == 0 ? sizeof(float) : vescomm_type_get_bytes(bucket.states[role - 1]);
     void *data = role == 0 ? shards.master(at.bucket).data() : shards.state(at.bucket, role - 1);

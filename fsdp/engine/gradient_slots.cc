@@ -10,6 +10,23 @@
 
 namespace vescomm::fsdp {
 
+namespace {
+
+// Sums over replicas are averages, too.
+float expert_divisor(const Spec &spec, const Mesh &mesh) {
+    if (spec.options().average == 0) return 1;
+    const int asked = spec.options().expert_divisor;
+    const double divisor = asked > 0 ? asked : mesh.ranks;
+    return static_cast<float>(divisor / mesh.replicas());
+}
+
+QuantisedSums::Factors quantised_factors(const Spec &spec, const Mesh &mesh) {
+    if (spec.options().average == 0) return {};
+    return {1.0f / static_cast<float>(mesh.shard_ranks), 1.0f / expert_divisor(spec, mesh)};
+}
+
+}  // namespace
+
 GradientSlots::GradientSlots(const Spec &spec, const ModelPlan &plan, const Shards &shards,
                              std::span<const std::string> unit_names, Comms &comms, Watch &watch,
                              GradientNorm &norm)
@@ -20,10 +37,11 @@ GradientSlots::GradientSlots(const Spec &spec, const ModelPlan &plan, const Shar
       comms_(comms),
       watch_(watch),
       norm_(norm),
+      expert_divisor_(expert_divisor(spec, plan.mesh)),
       pool_(plan.gradient_slot_ranges, plan.gradient_slots.size()),
       offsets_(plan.buckets.size(), 0),
       slots_(plan.gradient_slots.size()),
-      quantised_(plan, spec.options().average != 0, comms),
+      quantised_(plan, quantised_factors(spec, plan.mesh), comms),
       written_(spec.parameters().size(), false),
       summed_(plan.of_unit.size(), false) {
     for (const std::vector<std::size_t> &buckets : plan.of_unit) {
@@ -36,8 +54,8 @@ GradientSlots::GradientSlots(const Spec &spec, const ModelPlan &plan, const Shar
     }
     for (std::size_t slot = 0; slot < slots_.size(); ++slot)
         if (plan.gradient_slots[slot] > 0)
-            slots_[slot].memory =
-                Memory(comms.shard(), plan.gradient_slots[slot], VESCOMM_PER_RANK);
+            slots_[slot].memory = Memory(comms.shard(plan.kind_of_gradient_slot(slot)),
+                                         plan.gradient_slots[slot], VESCOMM_PER_RANK);
 }
 
 void GradientSlots::acquire(int unit) {
@@ -125,9 +143,10 @@ void GradientSlots::send(int unit, const Announcement &announcement) {
         if (!requests_.contains(key)) watch_.verify(slot.announced);
         Request &next = request(key);
         // Requests on one memory share its partial sums, and must not run at the same time.
-        if (running != nullptr) comms_.wait(comms_.shard(), running);
+        if (running != nullptr) comms_.wait(comm_of(bucket), running);
         next.start();
         running = next.get();
+        comms_.started(comm_of(bucket), running);
     }
 }
 
@@ -135,6 +154,8 @@ Request &GradientSlots::request(const Key &key) {
     const auto found = requests_.find(key);
     if (found != requests_.end()) return found->second;
     const Bucket &bucket = plan_.buckets[key.bucket];
+    Communicator &comm = comm_of(key.bucket);
+    comms_.complete_others(comm);
     auto buffer = buffers_.find({key.slot, key.bucket});
     if (buffer == buffers_.end()) {
         const std::string name = "gradients of " + unit_names_[bucket.unit];
@@ -143,19 +164,23 @@ Request &GradientSlots::request(const Key &key) {
         options.memory = slots_[key.slot].memory.get();
         options.offset_bytes = offsets_[key.bucket];
         options.name = name.c_str();
-        buffer = buffers_
-                     .emplace(std::pair(key.slot, key.bucket),
-                              Buffer(comms_.shard(), bucket.layout(), options))
-                     .first;
+        buffer =
+            buffers_
+                .emplace(std::pair(key.slot, key.bucket), Buffer(comm, bucket.layout(), options))
+                .first;
     }
     vescomm_request_options_t options = vescomm_request_options_init();
     options.output =
         key.adds ? scratch_of(slots_[key.slot], key.bucket) : shards_.gradient(key.bucket).data();
     options.type = VESCOMM_F32;
-    options.op = spec_.options().average != 0 ? VESCOMM_AVERAGE : VESCOMM_SUM;
-    return requests_
-        .emplace(key, Request::reduce_scatter_v(comms_.shard(), buffer->second, options))
+    const bool average = spec_.options().average != 0 && bucket.kind() == UnitKind::dense;
+    options.op = average ? VESCOMM_AVERAGE : VESCOMM_SUM;
+    return requests_.emplace(key, Request::reduce_scatter_v(comm, buffer->second, options))
         .first->second;
+}
+
+Communicator &GradientSlots::comm_of(std::size_t bucket) const {
+    return comms_.shard(plan_.buckets[bucket].kind());
 }
 
 bool GradientSlots::sending() const {
@@ -173,13 +198,21 @@ void GradientSlots::drain(Slot &slot) {
                               slot.adds);
             continue;
         }
-        comms_.wait(comms_.shard(), request({number, bucket, slot.adds}).get());
-        if (!slot.adds) continue;
-        const float *more = scratch_of(slot, bucket);
-        for (float &sum : shards_.gradient(bucket)) sum += *more++;
+        comms_.wait(comm_of(bucket), request({number, bucket, slot.adds}).get());
+        finish_sum(slot, bucket);
     }
     norm_.add(static_cast<std::size_t>(slot.sending));
     slot.sending = -1;
+}
+
+void GradientSlots::finish_sum(const Slot &slot, std::size_t bucket) const {
+    const std::span<float> shard = shards_.gradient(bucket);
+    const std::span<float> sums =
+        slot.adds ? std::span(scratch_of(slot, bucket), shard.size()) : shard;
+    if (plan_.buckets[bucket].kind() == UnitKind::experts && expert_divisor_ != 1)
+        for (float &sum : sums) sum /= expert_divisor_;
+    if (!slot.adds) return;
+    for (std::size_t i = 0; i < shard.size(); ++i) shard[i] += sums[i];
 }
 
 void GradientSlots::finish(bool last) {

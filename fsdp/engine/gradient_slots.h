@@ -72,6 +72,10 @@ private:
     void fill_with_zeros(int unit, int slot);
     std::byte *bucket_data(int slot, std::size_t bucket) const;
     float *scratch_of(const Slot &slot, std::size_t bucket) const;
+    // The ranks among which the gradients of a bucket are summed.
+    Communicator &comm_of(std::size_t bucket) const;
+    // Divides a sum of experts, and adds it to the shard if it is in scratch.
+    void finish_sum(const Slot &slot, std::size_t bucket) const;
 
     const Spec &spec_;
     const ModelPlan &plan_;
@@ -80,6 +84,7 @@ private:
     Comms &comms_;
     Watch &watch_;
     GradientNorm &norm_;
+    float expert_divisor_;  // of sums over the ranks with the same experts
     SlotPool pool_;
     std::vector<std::uint64_t> offsets_;  // by bucket: bytes in the slot
     std::vector<Slot> slots_;

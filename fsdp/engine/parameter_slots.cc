@@ -29,11 +29,11 @@ ParameterSlots::ParameterSlots(const ModelPlan &plan, const Shards &shards,
         }
     }
     for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
+        const Communicator &comm = comms.gather(plan.kind_of_slot(slot));
         if (plan.slots[slot] > 0)
-            slots_[slot].memory = Memory(comms.gather(), plan.slots[slot], VESCOMM_PER_NODE);
+            slots_[slot].memory = Memory(comm, plan.slots[slot], VESCOMM_PER_NODE);
         if (plan.quantised_slots[slot] > 0)
-            slots_[slot].quantised =
-                Memory(comms.gather(), plan.quantised_slots[slot], VESCOMM_PER_NODE);
+            slots_[slot].quantised = Memory(comm, plan.quantised_slots[slot], VESCOMM_PER_NODE);
     }
 }
 
@@ -62,9 +62,9 @@ ParameterSlots::Channel &ParameterSlots::channel(int slot, std::size_t bucket) {
     options.offset_bytes = offsets_[bucket];
     options.sharing = VESCOMM_PER_NODE;
     options.name = unit_names_[planned.unit].c_str();
+    Communicator &comm = comms_.gather(planned.kind());
     Channel made;
-    made.buffer =
-        Buffer(comms_.gather(), Layout::from_counts(part_elements(plan_.mesh, planned)), options);
+    made.buffer = Buffer(comm, Layout::from_counts(part_elements(plan_.mesh, planned)), options);
     vescomm_request_options_t request = vescomm_request_options_init();
     request.source = shards_.master(bucket).data();
     request.type = VESCOMM_F32;
@@ -72,7 +72,7 @@ ParameterSlots::Channel &ParameterSlots::channel(int slot, std::size_t bucket) {
         request.source = copies_.part(bucket);
         request.type = planned.type;
     }
-    made.request = Request::all_gather_v(comms_.gather(), made.buffer, request);
+    made.request = Request::all_gather_v(comm, made.buffer, request);
     return channels_.emplace(std::pair(slot, bucket), std::move(made)).first->second;
 }
 
@@ -90,6 +90,7 @@ void ParameterSlots::create_requests(int unit, int slot) {
     if (!creates) return;
     watch_.verify(slots_[slot].announced);
     while (!queue_.empty()) start_until(queue_.back());
+    comms_.complete_others(comms_.gather(plan_.kinds[unit]));
     for (const std::size_t bucket : plan_.of_unit[unit]) {
         if (plan_.buckets[bucket].elements == 0) continue;
         if (plan_.buckets[bucket].quantised()) codes_.create(codes, bucket);
@@ -121,7 +122,11 @@ bool ParameterSlots::gather(int unit, int slot, const Announcement &announcement
 void ParameterSlots::start_next() {
     const int slot = queue_.front();
     const int unit = slots_[slot].unit;
-    for_plain_buckets(unit, [&](std::size_t bucket) { channel(slot, bucket).request.start(); });
+    for_plain_buckets(unit, [&](std::size_t bucket) {
+        Request &request = channel(slot, bucket).request;
+        request.start();
+        comms_.started(comms_.gather(plan_.kinds[unit]), request.get());
+    });
     for (const std::size_t bucket : plan_.of_unit[unit])
         if (plan_.buckets[bucket].quantised()) codes_.start(codes_.slot_for(slot), bucket);
     queue_.pop_front();
@@ -147,7 +152,7 @@ void ParameterSlots::await(int slot) {
     watch_.verify(from.announced);
     start_until(slot);
     for_plain_buckets(from.unit, [&](std::size_t bucket) {
-        comms_.wait(comms_.gather(), channel(slot, bucket).request.get());
+        comms_.wait(comms_.gather(plan_.kinds[from.unit]), channel(slot, bucket).request.get());
     });
     if (plan_.quantised_bytes_of(from.unit) > 0)
         codes_.finish(codes_.slot_for(slot), from.unit,

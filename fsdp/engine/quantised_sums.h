@@ -25,8 +25,14 @@ namespace vescomm::fsdp {
 
 class QuantisedSums {
 public:
+    // Factors of a sum.
+    struct Factors {
+        float dense = 1;
+        float experts = 1;
+    };
+
     // `plan` and `comms` must outlive the object.
-    QuantisedSums(const ModelPlan &plan, bool average, Comms &comms);
+    QuantisedSums(const ModelPlan &plan, const Factors &factors, Comms &comms);
 
     // The slot for codes that a gradient slot uses.
     int slot_for(int gradient_slot) const;
@@ -55,7 +61,7 @@ private:
     };
 
     const ModelPlan &plan_;
-    float factor_;  // of a sum
+    Factors factors_;
     Comms &comms_;
     int position_;
     std::vector<std::uint64_t> sent_, received_;  // by bucket: bytes in the slot

@@ -82,12 +82,17 @@ std::vector<Segment> segments_of(const ModelPlan &from, const ModelPlan &to, std
             for (const auto &piece : to.buckets[index].pieces(to.mesh.position(rank))) {
                 const ParameterPlace &at = *from.parameter_places[piece.parameter];
                 const Bucket &bucket = from.buckets[at.bucket];
-                const std::int64_t offset = bucket.places[at.place].offset;
+                const Place &place = bucket.places[at.place];
                 for (int position = 0; position < from.mesh.shard_ranks; ++position) {
+                    const std::int64_t before = bucket.elements_before(place, position);
+                    const auto in_parameter = [&](std::int64_t cut) {
+                        return before +
+                               std::clamp<std::int64_t>(cut - place.offset, 0, place.elements);
+                    };
                     const std::int64_t first =
-                        std::max(piece.first, bucket.cuts[position] - offset);
+                        std::max(piece.first, in_parameter(bucket.begin(position)));
                     const std::int64_t end =
-                        std::min(piece.first + piece.elements, bucket.cuts[position + 1] - offset);
+                        std::min(piece.first + piece.elements, in_parameter(bucket.end(position)));
                     if (first >= end) continue;
                     segments.push_back({piece.parameter, first, end - first, position,
                                         survivors.provider(position, rank), rank});
@@ -115,7 +120,7 @@ void require_same_values(const Spec &before, const Spec &after) {
                 id, before.full_name(id), after.full_name(id), what);
         };
         if (before.full_name(id) != after.full_name(id)) differs("names");
-        if (a.shape != b.shape) differs("shapes");
+        if (a.whole_shape() != b.whole_shape()) differs("shapes");
         if (a.flags != b.flags || a.tied_to != b.tied_to) differs("flags");
         if (states(before, a) != states(after, b)) differs("states of the optimizer");
     }

@@ -86,7 +86,8 @@ std::uint64_t replicated_bytes(const ModelPlan &plan) {
         if (bucket.type != VESCOMM_F32) per_element += vescomm_type_get_bytes(bucket.type);
         if (bucket.trainable) per_element += sizeof(float);
         for (const vescomm_type_t type : bucket.states) per_element += vescomm_type_get_bytes(type);
-        bytes += static_cast<std::uint64_t>(bucket.elements - bucket.padding) * per_element;
+        bytes += static_cast<std::uint64_t>(bucket.elements - bucket.padding) *
+                 static_cast<std::uint64_t>(bucket.expert_ranks) * per_element;
     }
     return bytes;
 }
@@ -126,7 +127,7 @@ std::uint64_t reduce_bytes(const ModelPlan &plan, std::size_t unit, int position
         const Bucket &bucket = plan.buckets[index];
         if (!bucket.trainable) continue;
         if (bucket.sums_quantised()) {
-            bytes += bucket.codes.bytes() - bucket.codes.bytes(position);
+            bytes += bucket.codes.bytes() - bucket.code_bytes(position);
             continue;
         }
         bytes += static_cast<std::uint64_t>(bucket.elements - bucket.shard(position)) *
@@ -176,10 +177,11 @@ vescomm_fsdp_report_t make_report(const Spec &spec, const ModelPlan &plan,
     report.micro_batches = std::max(asked.micro_batches, 1);
     report.shard_ranks = mesh.shard_ranks;
     report.gather_ranks = mesh.gather_ranks();
+    report.expert_shard_ranks = mesh.shard_ranks_of(UnitKind::experts);
     const int position = mesh.position(report.rank);
     for (const Bucket &bucket : plan.buckets) {
-        report.parameters += bucket.elements - bucket.padding;
-        report.padding += bucket.padding;
+        report.parameters += (bucket.elements - bucket.padding) * bucket.expert_ranks;
+        report.padding += bucket.padding * bucket.expert_ranks;
     }
     const Persistent persistent = persistent_of(plan, position);
     report.shard_elements = persistent.elements;

@@ -94,7 +94,7 @@ GatherCodes gather_codes(const Spec &spec, const Bucket &bucket) {
     GatherCodes codes;
     codes.cuts.push_back(0);
     for (std::size_t rank = 0; rank + 1 < bucket.cuts.size(); ++rank) {
-        const auto position = static_cast<int>(rank);
+        const int position = static_cast<int>(rank) * bucket.expert_ranks;
         Runs runs(codes, bucket.cuts[rank], bucket.shard(position));
         for (const vescomm_optimizer_piece_t &piece : bucket.pieces(position)) {
             const GatherGrid grid =

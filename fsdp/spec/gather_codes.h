@@ -42,16 +42,16 @@ struct GatherRun {
 
 // The bytes of a quantised bucket.
 struct GatherCodes {
-    std::vector<std::int64_t> cuts;  // in bytes, shard_ranks + 1, multiples of 4
-    std::vector<GatherRun> runs;  // rank after rank
-    std::vector<std::size_t> first_run;  // by rank, and the end
+    std::vector<std::int64_t> cuts;  // in bytes, one more than shards, multiples of 4
+    std::vector<GatherRun> runs;  // shard after shard
+    std::vector<std::size_t> first_run;  // by shard, and the end
 
     std::uint64_t bytes() const {
         return cuts.empty() ? 0 : static_cast<std::uint64_t>(cuts.back());
     }
-    std::uint64_t bytes(int position) const {
+    std::uint64_t bytes(int shard) const {
         if (cuts.empty()) return 0;
-        return static_cast<std::uint64_t>(cuts[position + 1] - cuts[position]);
+        return static_cast<std::uint64_t>(cuts[shard + 1] - cuts[shard]);
     }
 };
 

@@ -11,11 +11,17 @@ std::uint64_t transfer_bytes(const Bucket &bucket) {
 }
 
 std::int64_t transfer_elements(const Bucket &bucket, int position) {
-    return bucket.quantised() ? static_cast<std::int64_t>(bucket.codes.bytes(position))
+    return bucket.quantised() ? static_cast<std::int64_t>(bucket.code_bytes(position))
                               : bucket.shard(position);
 }
 
 std::vector<std::int64_t> part_elements(const Mesh &mesh, const Bucket &bucket) {
+    if (bucket.kind() == UnitKind::experts) {
+        std::vector<std::int64_t> shards;
+        for (int position = 0; position < mesh.shard_ranks; position += bucket.expert_ranks)
+            shards.push_back(transfer_elements(bucket, position));
+        return shards;
+    }
     std::vector<std::int64_t> parts(static_cast<std::size_t>(mesh.gather_ranks()), 0);
     for (int position = 0; position < mesh.shard_ranks; ++position)
         parts[static_cast<std::size_t>(position / mesh.part_positions())] +=
@@ -24,7 +30,7 @@ std::vector<std::int64_t> part_elements(const Mesh &mesh, const Bucket &bucket) 
 }
 
 std::uint64_t part_bytes(const Mesh &mesh, const Bucket &bucket, int position) {
-    const auto part = static_cast<std::size_t>(mesh.part(position));
+    const auto part = static_cast<std::size_t>(mesh.part(position, bucket.kind()));
     return static_cast<std::uint64_t>(part_elements(mesh, bucket)[part]) * transfer_bytes(bucket);
 }
 

@@ -24,7 +24,7 @@ namespace vescomm::fsdp {
 std::uint64_t transfer_bytes(const Bucket &bucket);
 // Elements of the shard of a position in transfer.
 std::int64_t transfer_elements(const Bucket &bucket, int position);
-// Elements of each part.
+// Elements of each part. Parts of experts are their shards.
 std::vector<std::int64_t> part_elements(const Mesh &mesh, const Bucket &bucket);
 // Bytes of the part of the rank at a position.
 std::uint64_t part_bytes(const Mesh &mesh, const Bucket &bucket, int position);

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fsdp/spec/mesh.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include "fsdp/error.h"
@@ -113,6 +114,22 @@ void set_secondary_ranks(Mesh &mesh, const Spec &spec) {
     if (mesh.secondary_ranks == mesh.shard_ranks) mesh.secondary_ranks = 0;
 }
 
+void set_expert_ranks(Mesh &mesh, const Spec &spec) {
+    const int wanted = spec.options().expert_ranks;
+    if (std::ranges::none_of(spec.units(), &Unit::experts)) return;
+    if (mesh.shard_ranks % wanted != 0)
+        refuse(
+            "expert_ranks is {}; it must divide the {} ranks that shard a unit: use zero1, zero2, "
+            "zero3, or hsdp:K or mics:K with a multiple of {} as K",
+            wanted, mesh.shard_ranks, wanted);
+    if (wanted > 1 && mesh.secondary_ranks > 0)
+        refuse(
+            "expert_ranks is {}, and groups of {} ranks keep secondary copies, which experts do "
+            "not have; use zero3 or hsdp:K instead of hpz:K, and leave out reshard_ranks",
+            wanted, mesh.secondary_ranks);
+    mesh.expert_ranks = wanted;
+}
+
 }  // namespace
 
 Mesh make_mesh(const Spec &spec, int ranks) {
@@ -157,6 +174,7 @@ Mesh make_mesh(const Spec &spec, int ranks) {
                 spec.options().reduce_type);
     }
     set_secondary_ranks(mesh, spec);
+    set_expert_ranks(mesh, spec);
     return mesh;
 }
 

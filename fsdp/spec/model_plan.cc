@@ -38,6 +38,7 @@ std::size_t bucket_for(ModelPlan &plan, const Spec &spec, std::size_t unit,
     wanted.reduce_type = parameter.frozen() ? 0 : spec.options().reduce_type;
     wanted.trainable = !parameter.frozen();
     wanted.states = states_of(spec, parameter);
+    if (plan.kinds[unit] == UnitKind::experts) wanted.expert_ranks = plan.mesh.expert_ranks;
     for (const std::size_t bucket : plan.of_unit[unit]) {
         const Bucket &one = plan.buckets[bucket];
         if (one.type == wanted.type && one.gradient_type == wanted.gradient_type &&
@@ -121,14 +122,16 @@ void read_layout(Bucket &bucket, const Layout &layout) {
     for (int rank = 0; rank < info.ranks; ++rank) bucket.cuts.push_back(layout.shard(rank).second);
 }
 
-// Finds the layouts of all buckets together.
-void lay_out(ModelPlan &plan, const Spec &spec) {
+// Finds the layouts of all buckets of a kind together.
+void lay_out(ModelPlan &plan, const Spec &spec, UnitKind kind) {
+    const int ranks = plan.mesh.shard_ranks_of(kind);
     std::vector<PlannedBucket> planned(plan.buckets.size());
     std::vector<vescomm_planner_unit_t> units;
     std::vector<std::size_t> bucket_of;
     for (std::size_t i = 0; i < plan.buckets.size(); ++i) {
         Bucket &bucket = plan.buckets[i];
-        bucket.cuts.assign(plan.mesh.shard_ranks + 1, 0);
+        if (plan.kinds[bucket.unit] != kind) continue;
+        bucket.cuts.assign(static_cast<std::size_t>(ranks) + 1, 0);
         for (const Place &place : bucket.places)
             if (place.elements > 0) planned[i].parameters.emplace_back(spec, place.parameter);
         for (const Planned &parameter : planned[i].parameters)
@@ -144,8 +147,8 @@ void lay_out(ModelPlan &plan, const Spec &spec) {
     }
     if (units.empty()) return;
     vescomm_plan_t *made = nullptr;
-    const vescomm_status_t status = vescomm_plan_create(
-        units.data(), units.size(), plan.mesh.shard_ranks, &spec.planner(), &made);
+    const vescomm_status_t status =
+        vescomm_plan_create(units.data(), units.size(), ranks, &spec.planner(), &made);
     if (status != VESCOMM_OK) throw Failure(status, vescomm_plan_explain());
     const PlanPointer owner(made);
     for (std::size_t i = 0; i < units.size(); ++i) {
@@ -184,17 +187,15 @@ void find_parameter_places(ModelPlan &plan, const Spec &spec) {
 
 std::vector<vescomm_optimizer_piece_t> Bucket::pieces(int position) const {
     std::vector<vescomm_optimizer_piece_t> pieces;
-    const std::int64_t begin = cuts[position];
-    const std::int64_t end = cuts[position + 1];
     for (const Place &place : places) {
-        const std::int64_t first = std::max(begin, place.offset);
-        const std::int64_t last = std::min(end, place.offset + place.elements);
+        const std::int64_t first = std::max(begin(position), place.offset);
+        const std::int64_t last = std::min(end(position), place.offset + place.elements);
         if (first >= last) continue;
         vescomm_optimizer_piece_t piece = vescomm_optimizer_piece_init();
         piece.parameter = place.parameter;
-        piece.first = first - place.offset;
+        piece.first = elements_before(place, position) + first - place.offset;
         piece.elements = last - first;
-        piece.offset = first - begin;
+        piece.offset = first - begin(position);
         pieces.push_back(piece);
     }
     return pieces;
@@ -208,8 +209,13 @@ Layout Bucket::layout() const {
 
 int ModelPlan::code_slot_for(int unit_slot) const {
     const auto others = static_cast<int>(other_slots);
-    const int shared =
-        static_cast<int>(code_slots.size()) - static_cast<int>(slots.size()) + others;
+    const auto dense = static_cast<int>(dense_slots);
+    const auto dense_codes = static_cast<int>(dense_code_slots);
+    if (unit_slot >= dense) {
+        const int of_experts = static_cast<int>(code_slots.size()) - dense_codes;
+        return of_experts == 0 ? -1 : dense_codes + (unit_slot - dense) % of_experts;
+    }
+    const int shared = dense_codes - dense + others;
     return unit_slot < others ? unit_slot % shared : shared + unit_slot - others;
 }
 
@@ -238,7 +244,7 @@ std::uint64_t ModelPlan::own_code_bytes(int position) const {
         std::uint64_t bytes = 0;
         for (const std::size_t bucket : of)
             if (buckets[bucket].quantised())
-                bytes += align_bucket(buckets[bucket].codes.bytes(position));
+                bytes += align_bucket(buckets[bucket].code_bytes(position));
         largest = std::max(largest, bytes);
     }
     return largest;
@@ -262,8 +268,9 @@ std::uint64_t ModelPlan::received_code_bytes(int position) const {
         std::uint64_t bytes = 0;
         for (const std::size_t bucket : of)
             if (buckets[bucket].sums_quantised())
-                bytes += align_bucket(buckets[bucket].codes.bytes(position) *
-                                      static_cast<std::uint64_t>(mesh.shard_ranks));
+                bytes += align_bucket(
+                    buckets[bucket].code_bytes(position) *
+                    static_cast<std::uint64_t>(mesh.shard_ranks_of(buckets[bucket].kind())));
         largest = std::max(largest, bytes);
     }
     return largest;
@@ -284,8 +291,12 @@ ModelPlan plan_model(const Spec &spec, int ranks) {
     ModelPlan plan;
     plan.mesh = make_mesh(spec, ranks);
     plan.of_unit.resize(spec.units().size());
+    for (const Unit &unit : spec.units())
+        plan.kinds.push_back(unit.experts && plan.mesh.expert_ranks > 1 ? UnitKind::experts
+                                                                        : UnitKind::dense);
     make_buckets(plan, spec);
-    lay_out(plan, spec);
+    lay_out(plan, spec, UnitKind::dense);
+    lay_out(plan, spec, UnitKind::experts);
     for (Bucket &bucket : plan.buckets)
         if (bucket.quantised() || bucket.sums_quantised())
             bucket.codes = gather_codes(spec, bucket);

@@ -33,24 +33,37 @@ struct Bucket {
     vescomm_type_t reduce_type = 0;  // of codes of gradients; 0: summed in gradient_type
     bool trainable = true;
     std::vector<vescomm_type_t> states;  // types of the optimizer's states
+    // Of experts: ranks that have different ones. The other members are those of one of these
+    // ranks, and the same for all. 1: the bucket is dense.
+    int expert_ranks = 1;
     std::vector<Place> places;  // in order of offset
-    std::vector<std::int64_t> cuts;  // shard_ranks + 1
+    std::vector<std::int64_t> cuts;  // one more than shards
     std::int64_t elements = 0;
     std::int64_t padding = 0;
     GatherCodes codes;  // of a bucket with parameters or gradients in 8 bits
 
+    UnitKind kind() const { return expert_ranks > 1 ? UnitKind::experts : UnitKind::dense; }
     // True if the parameters are quantised for gathers, and there are some.
     bool quantised() const { return gather_type != 0 && elements > 0; }
     // True if the gradients are quantised for sums, and there are some.
     bool sums_quantised() const { return reduce_type != 0 && elements > 0; }
-    std::int64_t shard(int position) const { return cuts[position + 1] - cuts[position]; }
+    // The number of the shard of a position, which ranks with other experts have too.
+    int shard_number(int position) const { return position / expert_ranks; }
+    std::int64_t begin(int position) const { return cuts[shard_number(position)]; }
+    std::int64_t end(int position) const { return cuts[shard_number(position) + 1]; }
+    std::int64_t shard(int position) const { return end(position) - begin(position); }
+    std::uint64_t code_bytes(int position) const { return codes.bytes(shard_number(position)); }
+    // Elements of a parameter before those of a position: the experts of other ranks.
+    std::int64_t elements_before(const Place &place, int position) const {
+        return position % expert_ranks * place.elements;
+    }
     std::uint64_t parameter_bytes() const {
         return static_cast<std::uint64_t>(elements) * vescomm_type_get_bytes(type);
     }
     std::uint64_t gradient_bytes() const {
         return static_cast<std::uint64_t>(elements) * vescomm_type_get_bytes(gradient_type);
     }
-    // The pieces of the shard of a rank.
+    // The pieces of the shard of a position. Elements count within the whole parameter.
     std::vector<vescomm_optimizer_piece_t> pieces(int position) const;
     // A vector cut as the bucket is.
     Layout layout() const;
@@ -66,6 +79,7 @@ struct ModelPlan {
     Mesh mesh;
     std::vector<Bucket> buckets;  // unit after unit; the trainable ones of a unit first
     std::vector<std::vector<std::size_t>> of_unit;  // buckets of each unit
+    std::vector<UnitKind> kinds;  // by unit; with expert_ranks 1 all are dense
     std::vector<std::optional<ParameterPlace>>
         parameter_places;  // of parameters; none for ignored ones
     // Units whose parameters a unit uses: itself, then the owners of its tied parameters.
@@ -76,14 +90,28 @@ struct ModelPlan {
     std::vector<SlotRange> slot_ranges;
     std::vector<std::uint64_t> gradient_slots;
     std::vector<SlotRange> gradient_slot_ranges;
+    // Slots for experts are behind these: their memory is that of other groups of ranks.
+    std::size_t dense_slots = 0;
+    std::size_t dense_gradient_slots = 0;
+    UnitKind kind_of_slot(std::size_t slot) const {
+        return slot < dense_slots ? UnitKind::dense : UnitKind::experts;
+    }
+    UnitKind kind_of_gradient_slot(std::size_t slot) const {
+        return slot < dense_gradient_slots ? UnitKind::dense : UnitKind::experts;
+    }
     // By unit: it uses slots for large units. Those of parameters are behind the first other_slots.
     std::vector<bool> large;
     std::size_t other_slots = 0;
     // Slots of quantised buckets, in memory of their own; their number is that of `slots`.
     std::vector<std::uint64_t> quantised_slots;
     // Codes in transfer, with counters. Unit slots share them in turn; slots for large units have
-    // one each, behind the others.
+    // one each, behind the others. Those of experts are behind dense_code_slots.
     std::vector<std::uint64_t> code_slots;
+    std::size_t dense_code_slots = 0;
+    UnitKind kind_of_code_slot(std::size_t slot) const {
+        return slot < dense_code_slots ? UnitKind::dense : UnitKind::experts;
+    }
+    // Units without codes may have none: -1.
     int code_slot_for(int unit_slot) const;
     // Counters at the beginning of a code slot, and a byte for each rank that gathers.
     std::uint64_t code_counter_bytes = 0;

@@ -30,20 +30,27 @@ std::uint64_t code_bytes_of(const ModelPlan &plan, std::size_t unit) {
 
 // One code slot for each unit that is gathered ahead, even if there is a slot for each unit.
 void make_code_slots(ModelPlan &plan, const Spec &spec) {
-    std::uint64_t largest[2] = {0, 0};  // of the other units, of large ones
+    std::uint64_t largest[3] = {0, 0, 0};  // of the other units, of large ones, of experts
     for (std::size_t unit = 0; unit < plan.of_unit.size(); ++unit) {
         const bool behind = plan.slot_ranges[unit].begin >= static_cast<int>(plan.other_slots);
-        std::uint64_t &kind = largest[behind ? 1 : 0];
+        const bool experts = plan.kinds[unit] == UnitKind::experts;
+        std::uint64_t &kind = largest[experts ? 2 : behind ? 1 : 0];
         kind = std::max(kind, code_bytes_of(plan, unit));
     }
-    if (largest[0] + largest[1] == 0) return;
+    if (largest[0] + largest[1] + largest[2] == 0) return;
     plan.code_counter_bytes = align_bucket(ModelPlan::code_rank_offset +
                                            static_cast<std::uint64_t>(plan.mesh.gather_ranks()));
     plan.code_slots.assign(
         std::min(plan.other_slots, static_cast<std::size_t>(spec.options().slots)),
         plan.code_counter_bytes + largest[0]);
-    plan.code_slots.resize(plan.code_slots.size() + plan.slots.size() - plan.other_slots,
+    plan.code_slots.resize(plan.code_slots.size() + plan.dense_slots - plan.other_slots,
                            plan.code_counter_bytes + largest[1]);
+    plan.dense_code_slots = plan.code_slots.size();
+    if (largest[2] == 0) return;
+    plan.code_slots.resize(
+        plan.dense_code_slots + std::min(plan.slots.size() - plan.dense_slots,
+                                         static_cast<std::size_t>(spec.options().slots)),
+        plan.code_counter_bytes + largest[2]);
 }
 
 template <typename Size>
@@ -66,13 +73,39 @@ std::size_t shared_large_units(const ModelPlan &plan) {
     return shared;
 }
 
-// Returns the ranges of units, for `slots` of the options, and `large` slots for large units.
-// `for_each`: each unit has a slot.
+// Returns the ranges of units, for `slots` of the options, and `large` slots for large units. Units
+// of experts have as many slots again, behind the others. `for_each`: each unit has a slot.
 std::vector<SlotRange> ranges_for(const ModelPlan &plan, bool for_each, std::size_t slots,
                                   std::size_t large) {
-    const std::size_t units = plan.of_unit.size();
-    if (for_each || slots >= units) return slot_ranges(std::vector<bool>(units, false), {units, 0});
-    return slot_ranges(plan.large, {slots, large});
+    std::vector<SlotRange> ranges(plan.of_unit.size());
+    int begin = 0;
+    for (const UnitKind kind : {UnitKind::dense, UnitKind::experts}) {
+        std::vector<std::size_t> units;
+        std::vector<bool> are_large;
+        for (std::size_t unit = 0; unit < ranges.size(); ++unit) {
+            if (plan.kinds[unit] != kind) continue;
+            units.push_back(unit);
+            are_large.push_back(plan.large[unit]);
+        }
+        const bool each = for_each || slots >= units.size();
+        if (each) are_large.assign(units.size(), false);
+        const auto made = slot_ranges(are_large, {each ? units.size() : slots, large});
+        int end = begin;
+        for (std::size_t i = 0; i < units.size(); ++i) {
+            ranges[units[i]] = {begin + made[i].begin, begin + made[i].end};
+            end = std::max(end, ranges[units[i]].end);
+        }
+        begin = end;
+    }
+    return ranges;
+}
+
+// Returns the number of slots of units that are dense. Those of experts are behind them.
+std::size_t slots_of_dense_units(const ModelPlan &plan, const std::vector<SlotRange> &ranges) {
+    int end = 0;
+    for (std::size_t unit = 0; unit < ranges.size(); ++unit)
+        if (plan.kinds[unit] == UnitKind::dense) end = std::max(end, ranges[unit].end);
+    return static_cast<std::size_t>(end);
 }
 
 void require_slots(const ModelPlan &plan, const Spec &spec, std::size_t unit) {
@@ -101,25 +134,29 @@ void make_slots(ModelPlan &plan, const Spec &spec) {
     };
     const auto limit = static_cast<std::uint64_t>(spec.options().large_unit_bytes);
     for (std::size_t unit = 0; unit < units; ++unit)
-        plan.large.push_back(limit > 0 && bytes_of(unit) > limit);
+        plan.large.push_back(limit > 0 && bytes_of(unit) > limit &&
+                             plan.kinds[unit] == UnitKind::dense);
     const std::size_t large = max_large_needed(plan);
     plan.gradient_slot_ranges = ranges_for(plan, plan.mesh.keep_gradients,
                                            static_cast<std::size_t>(spec.options().gradient_slots),
                                            large + shared_large_units(plan));
+    plan.dense_gradient_slots = slots_of_dense_units(plan, plan.gradient_slot_ranges);
     plan.gradient_slots =
         slot_bytes(plan.gradient_slot_ranges,
                    by_unit(units, [&](std::size_t unit) { return plan.gradient_bytes_of(unit); }));
     plan.slot_ranges = ranges_for(plan, plan.mesh.keep_parameters,
                                   static_cast<std::size_t>(spec.options().slots), large);
+    plan.dense_slots = slots_of_dense_units(plan, plan.slot_ranges);
     plan.slots =
         slot_bytes(plan.slot_ranges,
                    by_unit(units, [&](std::size_t unit) { return plan.slot_bytes_of(unit); }));
     plan.quantised_slots =
         slot_bytes(plan.slot_ranges,
                    by_unit(units, [&](std::size_t unit) { return plan.quantised_bytes_of(unit); }));
-    const bool each_has_one = plan.slots.size() == units;
+    const bool each_has_one = static_cast<std::ptrdiff_t>(plan.dense_slots) ==
+                              std::ranges::count(plan.kinds, UnitKind::dense);
     for (std::size_t unit = 0; unit < units; ++unit)
-        if (!plan.large[unit] || each_has_one)
+        if (plan.kinds[unit] == UnitKind::dense && (!plan.large[unit] || each_has_one))
             plan.other_slots =
                 std::max(plan.other_slots, static_cast<std::size_t>(plan.slot_ranges[unit].end));
     // A unit that stays in its slot until the step needs no secondary copy.

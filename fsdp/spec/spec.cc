@@ -65,6 +65,12 @@ std::vector<std::int64_t> row_major(const std::vector<std::int64_t> &shape) {
 
 }  // namespace
 
+std::vector<std::int64_t> Parameter::whole_shape() const {
+    std::vector<std::int64_t> whole = shape;
+    if (experts) whole.front() = *experts;
+    return whole;
+}
+
 Spec::Spec(const vescomm_fsdp_spec_options_t &options) : options_(options) {
     if (options_.compute_type == 0) options_.compute_type = VESCOMM_F32;
     require_type("compute_type", options_.compute_type);
@@ -87,6 +93,9 @@ Spec::Spec(const vescomm_fsdp_spec_options_t &options) : options_(options) {
     require_not_negative("gradient_slots", options_.gradient_slots);
     require_not_negative("reshard_ranks", options_.reshard_ranks);
     require_not_negative("large_unit_bytes", options_.large_unit_bytes);
+    require_not_negative("expert_ranks", options_.expert_ranks);
+    require_not_negative("expert_divisor", options_.expert_divisor);
+    if (options_.expert_ranks == 0) options_.expert_ranks = 1;
     if (options_.slots == 0) options_.slots = 2;
     if (options_.gradient_slots == 0) options_.gradient_slots = 2;
     if (options_.order < VESCOMM_FSDP_DECLARED || options_.order > VESCOMM_FSDP_EXPLICIT)
@@ -129,11 +138,13 @@ void Spec::use_preset(const std::string &preset) {
     axes_ = axes_of_preset(preset);
 }
 
-std::size_t Spec::add_unit(const std::string &name) {
+std::size_t Spec::add_unit(const std::string &name, std::uint32_t flags) {
     if (name.empty()) refuse("a unit has no name; give it one");
+    if ((flags & ~VESCOMM_FSDP_EXPERTS) != 0)
+        refuse("flags of unit \"{}\" are {:#x}; EXPERTS exists", name, flags);
     for (const Unit &unit : units_)
         if (unit.name == name) refuse("there is a unit \"{}\" already; names are unique", name);
-    units_.push_back({name, {}});
+    units_.push_back({name, (flags & VESCOMM_FSDP_EXPERTS) != 0, {}});
     return units_.size() - 1;
 }
 
@@ -157,6 +168,7 @@ std::size_t Spec::add_parameter(std::size_t unit, const vescomm_fsdp_parameter_t
     if (theirs.dimensions > 0)
         parameter.shape.assign(theirs.shape, theirs.shape + theirs.dimensions);
     parameter.elements = count_elements(name, parameter.shape);
+    if (units_[unit].experts) divide_experts(parameter, name);
     parameter.strides = row_major(parameter.shape);
     parameter.type = theirs.type != 0 ? theirs.type : options_.compute_type;
     require_type(("type of parameter \"" + name + "\"").c_str(), parameter.type);
@@ -171,7 +183,8 @@ std::size_t Spec::add_parameter(std::size_t unit, const vescomm_fsdp_parameter_t
     if (theirs.batch_dimensions < 0 || theirs.batch_dimensions > theirs.dimensions)
         refuse("parameter \"{}\" has batch_dimensions {} of {} dimensions", name,
                theirs.batch_dimensions, theirs.dimensions);
-    parameter.batch_dimensions = theirs.batch_dimensions;
+    parameter.batch_dimensions =
+        parameter.experts ? std::max(theirs.batch_dimensions, 1) : theirs.batch_dimensions;
     if (theirs.block_rows < -1)
         refuse("parameter \"{}\" has block_rows {}; it must be at least -1", name,
                theirs.block_rows);
@@ -192,6 +205,11 @@ std::size_t Spec::add_parameter(std::size_t unit, const vescomm_fsdp_parameter_t
         if (parameter.flags != 0)
             refuse("parameter \"{}\" is tied and has flags; it has those of \"{}\"", name,
                    full_name(owner));
+        if (units_[parameters_[owner].unit].experts != units_[unit].experts)
+            refuse(
+                "parameter \"{}\" is tied to \"{}\", and one of their units has experts; tie "
+                "parameters of the same kind of unit",
+                name, full_name(owner));
         if (parameters_[owner].shape != parameter.shape)
             refuse("parameter \"{}\" is tied to \"{}\", which has another shape", name,
                    full_name(owner));
@@ -206,6 +224,22 @@ std::size_t Spec::add_parameter(std::size_t unit, const vescomm_fsdp_parameter_t
     parameters_.push_back(std::move(parameter));
     units_[unit].parameters.push_back(parameters_.size() - 1);
     return parameters_.size() - 1;
+}
+
+void Spec::divide_experts(Parameter &parameter, const std::string &name) const {
+    if (parameter.shape.empty())
+        refuse(
+            "parameter \"{}\" is a scalar in a unit of experts; its first dimension must count "
+            "the experts, or add it to another unit",
+            name);
+    parameter.experts = parameter.shape.front();
+    if (*parameter.experts % options_.expert_ranks != 0)
+        refuse(
+            "parameter \"{}\" has {} experts for {} ranks; expert_ranks must divide the first "
+            "dimension of each parameter of unit \"{}\"",
+            name, *parameter.experts, options_.expert_ranks, units_[parameter.unit].name);
+    parameter.shape.front() /= options_.expert_ranks;
+    parameter.elements /= options_.expert_ranks;
 }
 
 std::size_t Spec::add_group(std::span<const std::uint64_t> ids,

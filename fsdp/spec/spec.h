@@ -29,9 +29,10 @@ struct Axis {
 struct Parameter {
     std::string name;
     std::size_t unit = 0;
-    std::vector<std::int64_t> shape;
+    std::vector<std::int64_t> shape;  // that a rank gathers: of experts, those of the rank
     std::vector<std::int64_t> strides;  // row-major, in elements
-    std::int64_t elements = 0;
+    std::int64_t elements = 0;  // of the shape
+    std::optional<std::int64_t> experts;  // first extent in the whole model, in a unit of experts
     vescomm_type_t type = VESCOMM_F32;
     vescomm_type_t gather_type = 0;  // of codes in transfer; 0: gathered in `type`
     std::int32_t batch_dimensions = 0;
@@ -45,10 +46,13 @@ struct Parameter {
     bool ignored() const { return (flags & VESCOMM_FSDP_IGNORED) != 0; }
     // True if the parameter has memory of its own.
     bool stored() const { return !ignored() && !tied_to; }
+    // The shape in the whole model, in which checkpoints have the parameter.
+    std::vector<std::int64_t> whole_shape() const;
 };
 
 struct Unit {
     std::string name;
+    bool experts = false;  // the first dimension of its parameters counts experts
     std::vector<std::size_t> parameters;  // ids
 };
 
@@ -73,7 +77,7 @@ public:
 
     void add_axis(const Axis &axis);
     void use_preset(const std::string &preset);
-    std::size_t add_unit(const std::string &name);
+    std::size_t add_unit(const std::string &name, std::uint32_t flags = 0);
     std::size_t add_parameter(std::size_t unit, const vescomm_fsdp_parameter_t &parameter);
     std::size_t add_group(std::span<const std::uint64_t> ids, const vescomm_optimizer_kind_t &kind,
                           const void *settings);
@@ -96,6 +100,9 @@ public:
     std::string full_name(std::size_t id) const;
 
 private:
+    // Reduces the shape of a parameter to the experts of one rank.
+    void divide_experts(Parameter &parameter, const std::string &name) const;
+
     vescomm_fsdp_spec_options_t options_;
     vescomm_planner_options_t planner_;
     std::string offload_folder_;

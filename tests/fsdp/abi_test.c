@@ -22,6 +22,7 @@ FREEZE(VESCOMM_FSDP_EXPLICIT == 2);
 FREEZE(VESCOMM_FSDP_SHARD == 0);
 FREEZE(VESCOMM_FSDP_REPLICATE == 1);
 FREEZE(VESCOMM_FSDP_PARTIAL == 2);
+FREEZE(VESCOMM_FSDP_EXPERTS == 1);
 FREEZE(VESCOMM_FSDP_FROZEN == 1);
 FREEZE(VESCOMM_FSDP_IGNORED == 2);
 FREEZE(VESCOMM_FSDP_LAST == 1);
@@ -107,7 +108,9 @@ MEMBER(vescomm_fsdp_spec_options_t, partner_copy, 68);
 MEMBER(vescomm_fsdp_spec_options_t, offload_folder, 72);
 MEMBER(vescomm_fsdp_spec_options_t, reshard_ranks, 80);
 MEMBER(vescomm_fsdp_spec_options_t, large_unit_bytes, 88);
-FREEZE(sizeof(vescomm_fsdp_spec_options_t) == 96);
+MEMBER(vescomm_fsdp_spec_options_t, expert_ranks, 96);
+MEMBER(vescomm_fsdp_spec_options_t, expert_divisor, 100);
+FREEZE(sizeof(vescomm_fsdp_spec_options_t) == 104);
 
 MEMBER(vescomm_fsdp_parameter_t, struct_size, 0);
 MEMBER(vescomm_fsdp_parameter_t, dimensions, 4);
@@ -149,6 +152,7 @@ MEMBER(vescomm_fsdp_report_t, file_bytes, 168);
 MEMBER(vescomm_fsdp_report_t, secondary_bytes, 176);
 MEMBER(vescomm_fsdp_report_t, group_gather_bytes_per_step, 184);
 MEMBER(vescomm_fsdp_report_t, gather_ranks, 192);
+MEMBER(vescomm_fsdp_report_t, expert_shard_ranks, 196);
 FREEZE(sizeof(vescomm_fsdp_report_t) == 200);
 
 MEMBER(vescomm_fsdp_view_t, struct_size, 0);

@@ -13,17 +13,21 @@
 namespace vescomm::fsdp::testing {
 namespace {
 
-// Three units with one parameter each, SGD with p -= g, so that the parameters are known exactly.
+// Four units with one parameter each, SGD with p -= g, so that the parameters are known exactly.
+// One of them has experts, which may be divided among ranks.
 struct Small {
-    Small(const std::string &preset, std::mt19937 &random)
-        : Small(preset, options(preset, random)) {}
+    Small(const std::string &preset, int expert_ranks, std::mt19937 &random)
+        : Small(preset, options(preset, expert_ranks, random)) {}
 
     Small(const std::string &preset, const vescomm_fsdp_spec_options_t &options)
-        : spec(options), quantised(options.gather_type != 0 || options.reduce_type != 0) {
+        : spec(options),
+          quantised(options.gather_type != 0 || options.reduce_type != 0),
+          expert_ranks(options.expert_ranks) {
         spec.preset(preset);
-        const std::int64_t rows[] = {5, 40, 0, 13};
+        const std::int64_t rows[] = {5, 48, 0, 13};
         for (int unit = 0; unit < 4; ++unit) {
-            spec.add_unit("unit." + std::to_string(unit));
+            const bool experts = unit == expert_unit;
+            spec.add_unit("unit." + std::to_string(unit), experts ? VESCOMM_FSDP_EXPERTS : 0);
             ids.push_back(spec.add_parameter(unit, {.name = "w", .shape = {rows[unit], 3}}));
             expected.push_back(0);
         }
@@ -32,7 +36,8 @@ struct Small {
         spec.add_group(ids, vescomm_optimizer_get_sgd(), &settings);
     }
 
-    static vescomm_fsdp_spec_options_t options(const std::string &preset, std::mt19937 &random) {
+    static vescomm_fsdp_spec_options_t options(const std::string &preset, int expert_ranks,
+                                               std::mt19937 &random) {
         vescomm_fsdp_spec_options_t options = vescomm_fsdp_spec_options_init();
         options.slots = 1 + static_cast<int>(random() % 4);
         options.gradient_slots = 1 + static_cast<int>(random() % 4);
@@ -42,12 +47,20 @@ struct Small {
         options.gather_type = gather_types[random() % 4];
         options.reduce_type = gather_types[random() % 4];
         options.large_unit_bytes = random() % 3 == 0 ? 100 : 0;
+        options.expert_ranks = expert_ranks;
         if (preset == "ddp" || preset == "hsdp:1") options.reduce_type = 0;  // an error
         return options;
     }
 
+    static constexpr int expert_unit = 1;
+    // The ranks whose gradients of a unit are summed, of all ranks.
+    int summed(std::uint64_t unit, int ranks) const {
+        return unit == expert_unit ? ranks / expert_ranks : ranks;
+    }
+
     Spec spec;
     bool quantised;  // parameters or gradients travel in 8 bits
+    int expert_ranks;
     std::vector<std::uint64_t> ids;
     std::vector<float> expected;  // value of every element of a unit
 };
@@ -100,7 +113,7 @@ void random_step(Engine &engine, Small &small, std::mt19937 &random, int ranks) 
             if (random() % 5 != 0) {
                 const float value = static_cast<float>(random() % 7);
                 add(engine, small, unit, value, random() % 2 == 0);
-                sums[unit] += value * static_cast<float>(ranks);
+                sums[unit] += value * static_cast<float>(small.summed(unit, ranks));
             }
             engine.post_backward(unit);
         }
@@ -162,7 +175,13 @@ void run_seed(unsigned seed, int ranks) {
             "ddp",
             "hsdp:" + std::to_string(ranks > 3 ? ranks / 2 : 1),
             "hpz:" + std::to_string(ranks > 3 ? ranks / 2 : 1)};
-        Small small(presets[random() % presets.size()], random);
+        const std::size_t preset = random() % presets.size();
+        // A divisor of the ranks that shard a unit; with the first presets these are all ranks.
+        int expert_ranks = random() % 2 == 0 ? 1 : ranks;
+        if (preset == 4 && ranks > 3) expert_ranks = std::min(expert_ranks, ranks / 2);
+        else if (preset > 2) expert_ranks = 1;
+        else if (ranks == 4 && random() % 2 == 0) expert_ranks = 2;
+        Small small(presets[preset], expert_ranks, random);
         Engine engine(small.spec, comm);
         std::mt19937 own(seed * 31 + static_cast<unsigned>(comm.rank()));
         for (int round = 0; round < 12; ++round) {

@@ -128,6 +128,14 @@ typedef struct vescomm_fsdp_spec_options {
      *  shares its slot with no other stays gathered until the step. No effect if there is a slot
      *  for each unit. 0: no unit is large. */
     int64_t large_unit_bytes;
+    /** Number of ranks among which the experts of units with VESCOMM_FSDP_EXPERTS are divided. It
+     *  divides the experts of each of their parameters, and the ranks that shard a unit. An error
+     *  with secondary copies (reshard_ranks, hpz). 0: 1, so that each rank has all experts. */
+    int32_t expert_ranks;
+    /** Divisor of the gradients of experts, if expert_ranks is above 1 and gradients are averaged.
+     *  They are summed over the ranks with the same experts and over replicas. 0: the number of all
+     *  ranks, because each rank's tokens reach the experts of every rank. */
+    int32_t expert_divisor;
 } vescomm_fsdp_spec_options_t;
 
 /** Returns the struct with struct_size set and all other members zero. Since: 0.1 */
@@ -149,6 +157,8 @@ static inline vescomm_fsdp_spec_options_t vescomm_fsdp_spec_options_init(void) {
                                            0,
                                            0,
                                            NULL,
+                                           0,
+                                           0,
                                            0,
                                            0,
                                            0};
@@ -240,11 +250,20 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_add_axis(vescomm_fsdp_spec_t *spec, co
  */
 VESCOMM_API vescomm_status_t vescomm_fsdp_preset(vescomm_fsdp_spec_t *spec, const char *preset);
 
+/** The first dimension of each parameter of the unit counts experts, which are divided among
+ *  expert_ranks consecutive ranks (vescomm_fsdp_spec_options_t). Rank r has the r % expert_ranks-th
+ *  part of them. Its views of parameters and gradients have its experts only. The ranks with the
+ *  same experts shard them, and sum their gradients. */
+#define VESCOMM_FSDP_EXPERTS ((uint32_t)1)
+
 /**
  * Adds a unit: parameters that are gathered together, usually a layer.
  *
+ * A unit has either experts or parameters of all ranks. Units of experts have unit slots and
+ * gradient slots of their own, as many as the others, and are never large.
+ *
  * @param name   unique, not empty.
- * @param flags  must be 0.
+ * @param flags  0 or VESCOMM_FSDP_EXPERTS.
  * @param unit   [out] number of the unit, counted from 0.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT.
  *
@@ -268,11 +287,13 @@ typedef struct vescomm_fsdp_parameter {
     /** Unique within its unit. The name of the unit, a dot and this name are together unique in the
      *  model. Borrowed for the call. */
     const char *name;
-    /** Row-major extents, each at least 0. Borrowed for the call. */
+    /** Row-major extents, each at least 0; of experts, those of all ranks together. Borrowed for
+     * the call. */
     const int64_t *shape;
     /** Type of the gathered parameter. 0: the compute type of the specification. */
     vescomm_type_t type;
-    /** Leading dimensions that index sub-matrices. The grid of blocks restarts at each of them. */
+    /** Leading dimensions that index sub-matrices. The grid of blocks restarts at each of them. At
+     *  least 1 in a unit of experts, also if 0 is given. */
     int32_t batch_dimensions;
     /** Rows of a block, which stays on one rank, as in vescomm_planner_tensor_t. 0: 1. */
     int64_t block_rows;
@@ -340,7 +361,7 @@ typedef struct vescomm_fsdp_report {
     int32_t rank;
     /** [in] Micro-batches of a step. 0: 1. [out] the number. */
     int32_t micro_batches;
-    int32_t shard_ranks; /**< ranks among which a unit is sharded */
+    int32_t shard_ranks; /**< ranks among which a unit is sharded, unless it has experts */
     int64_t parameters; /**< elements of all parameters, tied ones once */
     int64_t padding; /**< elements of all ranks of a shard group that belong to no parameter */
     int64_t shard_elements; /**< elements that this rank owns, padding included */
@@ -349,7 +370,7 @@ typedef struct vescomm_fsdp_report {
     uint64_t optimizer_bytes; /**< states of the optimizers */
     uint64_t persistent_bytes; /**< the three above together */
     /** Gathered parameters: one copy for the ranks of a node that are in one shard group, or in one
-     *  group of reshard_ranks. */
+     *  group of reshard_ranks; of experts, one for those that have the same ones. */
     uint64_t slot_bytes;
     uint64_t gradient_slot_bytes; /**< gradients before they are summed */
     uint64_t scratch_bytes; /**< sums of a further micro-batch, before they are added */
@@ -390,7 +411,7 @@ typedef struct vescomm_fsdp_report {
     /** Ranks that gather a unit together, and share slots if they are on one node: shard_ranks, or
      *  reshard_ranks. */
     int32_t gather_ranks;
-    uint32_t reserved;
+    int32_t expert_shard_ranks; /**< ranks among which a unit of experts is sharded */
 } vescomm_fsdp_report_t;
 
 /** Returns the struct with struct_size set, rank -1, all other members zero. Since: 0.1 */
@@ -485,7 +506,7 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_free(vescomm_fsdp_t *engine);
  * Sets consecutive elements of a parameter to their initial values.
  *
  * @param parameter  id.
- * @param first      first element, counted within the parameter.
+ * @param first      first element, counted within the parameter with the experts of all ranks.
  * @param count      number of elements, at least 1.
  * @param values     [out] @p count elements.
  * @param key        of a random stream: a hash of the seed and of the names of unit and parameter.
@@ -608,6 +629,7 @@ static inline vescomm_fsdp_view_t vescomm_fsdp_view_init(void) {
  * Returns the gathered values of a parameter, to be read only.
  *
  * Before: its unit is open. After: the view is valid until the unit is closed.
+ * Of experts, it has those of this rank.
  *
  * @param id    of vescomm_fsdp_add_parameter(); a tied parameter is in the unit it was added to.
  * @param view  [in,out] struct_size set by the caller, the rest filled.
@@ -1136,8 +1158,8 @@ VESCOMM_API vescomm_status_t vescomm_job_free(vescomm_job_t *job);
 
 /**
  * Loads the latest save of a folder: masters, states of optimizers and the number of steps. The
- * number of ranks, the preset, blocks and the planner's options may differ from those of the save;
- * names, shapes and optimizers must not.
+ * number of ranks, the preset, expert_ranks, blocks and the planner's options may differ from those
+ * of the save; names, shapes and optimizers must not.
  *
  * @param folder  that of vescomm_fsdp_save().
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: a unit is open; there is no complete save; a

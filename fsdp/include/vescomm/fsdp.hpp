@@ -71,9 +71,9 @@ public:
 
     void preset(const std::string &name) { check(vescomm_fsdp_preset(get(), name.c_str())); }
 
-    std::uint64_t add_unit(const std::string &name) {
+    std::uint64_t add_unit(const std::string &name, std::uint32_t flags = 0) {
         std::uint64_t unit = 0;
-        check(vescomm_fsdp_add_unit(get(), name.c_str(), 0, &unit));
+        check(vescomm_fsdp_add_unit(get(), name.c_str(), flags, &unit));
         return unit;
     }
 

@@ -57,7 +57,7 @@ typedef struct vescomm_optimizer_piece {
     uint32_t struct_size;
     uint32_t reserved;
     uint64_t parameter; /**< id in the specification of the engine */
-    int64_t first; /**< first element, counted within the parameter */
+    int64_t first; /**< first element, counted within the parameter with all its experts */
     int64_t elements; /**< number of elements, at least 1 */
     int64_t offset; /**< position of the first element in the arrays of the run, or in the shard */
 } vescomm_optimizer_piece_t;

@@ -16,14 +16,17 @@
 namespace vescomm::fsdp {
 namespace {
 
-Spec spec_of(const std::string &preset, std::int64_t block_rows = 1) {
+// `expert_ranks`: of the second unit. 0: it is dense.
+Spec spec_of(const std::string &preset, std::int64_t block_rows = 1, int expert_ranks = 0) {
     vescomm_fsdp_spec_options_t options = vescomm_fsdp_spec_options_init();
     options.partner_copy = 1;
+    options.expert_ranks = expert_ranks;
     Spec spec(options);
     spec.use_preset(preset);
     for (int unit = 0; unit < 3; ++unit) {
-        spec.add_unit("unit." + std::to_string(unit));
-        const std::int64_t shapes[][2] = {{17 + unit, 6}, {0, 3}, {5, 7}};
+        const bool experts = expert_ranks > 0 && unit == 1;
+        spec.add_unit("unit." + std::to_string(unit), experts ? VESCOMM_FSDP_EXPERTS : 0);
+        const std::int64_t shapes[][2] = {{17 + unit, 6}, {0, 3}, {unit == 1 ? 12 : 5, 7}};
         for (int i = 0; i < 3; ++i) {
             vescomm_fsdp_parameter_t parameter = vescomm_fsdp_parameter_init();
             const std::string name = "p" + std::to_string(i);
@@ -169,6 +172,25 @@ TEST(Redistribution, CoversEveryNewShardOnce) {
         }
     // Replicas: ranks 0 and 2 have one shard, 1 and 3 the other.
     check_segments(spec_of("hsdp:2"), 4, spec_of("zero3"),
+                   {{0, 1, 1, -1}, {2, 1, 1, -1}, {3, 1, 1, -1}});
+}
+
+// The survivors may divide the experts among another number of ranks.
+TEST(Redistribution, MovesExperts) {
+    for (const int ranks : {4, 6, 7})
+        for (const int before : {1, 2, 6})
+            for (const int after : {1, 2, 3, 6}) {
+                if (ranks % before != 0 || (ranks - 1) % after != 0) continue;
+                for (int failed = 0; failed < ranks; ++failed) {
+                    std::vector<Holding> holdings;
+                    for (int rank = 0; rank < ranks; ++rank)
+                        if (rank != failed)
+                            holdings.push_back({rank, 1, 1, (rank + ranks - 1) % ranks});
+                    check_segments(spec_of("zero3", 1, before), ranks, spec_of("zero3", 1, after),
+                                   holdings);
+                }
+            }
+    check_segments(spec_of("hsdp:2", 1, 2), 4, spec_of("zero3", 1, 3),
                    {{0, 1, 1, -1}, {2, 1, 1, -1}, {3, 1, 1, -1}});
 }
 

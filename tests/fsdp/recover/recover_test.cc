@@ -8,6 +8,7 @@
 //     VESCOMM_TEST_FIRST_SEED     first seed, 1 by default
 #include <sys/syscall.h>
 
+#include "fsdp/experts.h"
 #include "fsdp/recover/elastic_job.h"
 
 namespace {
@@ -122,6 +123,58 @@ TEST_F(Recover, LoadsTheCheckpointWithoutCopies) {
     const Elastic how{.partner_copy = false, .folder = make_folder()};
     kill_before(how, Job{3, 3}, {2});
     EXPECT_EQ(from_checkpoint(0), 1);
+}
+
+// Experts of the failed rank come from its partner, also if the survivors divide them among another
+// number of ranks.
+TEST_F(Recover, KeepsExperts) {
+    const auto options = [](int expert_ranks) {
+        vescomm_fsdp_spec_options_t chosen = mixture_options(expert_ranks);
+        chosen.partner_copy = 1;
+        return chosen;
+    };
+    // In the process of a survivor.
+    const auto train_one = [&] {
+        const Communicator comm = create({1, 1}, 0);
+        const MixtureModel model = mixture("zero3", options(1));
+        Engine engine(model.spec, comm);
+        fill(engine);
+        for (int step = 0; step < 3; ++step) take_step(engine, model, comm, step);
+        return read_views(engine, model);
+    };
+    for (const auto &[ranks, before, after] : {std::tuple{4, 2, 3}, {3, 1, 2}, {5, 5, 2}}) {
+        const Job job{ranks, ranks};
+        forked_ranks::run(
+            job,
+            [&, before = before, after = after](int rank) {
+                Communicator comm = create(job, rank);
+                const MixtureModel model = mixture("zero3", options(before));
+                Engine engine(model.spec, comm);
+                fill(engine);
+                try {
+                    for (int step = 0;; ++step) {
+                        take_step(engine, model, comm, step);
+                        if (rank == 1) kill(getpid(), SIGKILL);
+                    }
+                } catch (const Error &) {
+                }
+                vescomm_comm_t *less = nullptr;
+                forked_ranks::require(vescomm_comm_shrink(comm.get(), nullptr, 0, &less), "shrink");
+                const Communicator survivors(less);
+                const MixtureModel other = mixture("zero3", options(after));
+                vescomm_fsdp_recovery_t recovery = vescomm_fsdp_recovery_init();
+                recovery.spec = other.spec.get();
+                recovery = engine.recover(survivors, recovery);
+                forked_ranks::expect(recovery.from_checkpoint == 0, "no checkpoint is needed");
+                for (auto step = static_cast<int>(recovery.steps); step < 3; ++step)
+                    take_step(engine, other, survivors, step);
+                forked_ranks::expect(
+                    read_views(engine, other) == part_of(train_one(), other, survivors.rank()),
+                    "the parameters are those of one rank");
+                check(vescomm_barrier(survivors.get()));
+            },
+            {1});
+    }
 }
 
 // Without a copy and without a checkpoint the error names a lost shard, and a later call may give
