@@ -13,7 +13,10 @@ SlotPool::SlotPool(std::vector<SlotRange> ranges, std::size_t slots)
       held_(slots, none),
       used_(slots, 0),
       slot_of_(ranges_.size(), none),
-      pins_(ranges_.size(), 0) {}
+      pins_(ranges_.size(), 0) {
+    for (auto unit = ranges_.begin(); unit != ranges_.end(); ++unit)
+        number_.push_back(static_cast<int>(std::count(ranges_.begin(), unit, *unit)));
+}
 
 SlotPool::Opened SlotPool::open(int unit, std::span<const int> soon) {
     const Opened opened = place(unit, soon, true);
@@ -77,7 +80,7 @@ int SlotPool::choose(int unit, std::span<const int> soon, bool evict_soon) const
     int best = none;
     const auto better = [&](int a, int b) {
         if (rank_of(a) != rank_of(b)) return rank_of(a) < rank_of(b);
-        const int preferred = range.begin + unit % range.count();
+        const int preferred = range.begin + number_[unit] % range.count();
         if ((a == preferred) != (b == preferred)) return a == preferred;
         return used_[a] < used_[b];
     };

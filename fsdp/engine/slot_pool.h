@@ -54,6 +54,7 @@ private:
     int choose(int unit, std::span<const int> soon, bool evict_soon) const;
 
     std::vector<SlotRange> ranges_;  // by unit
+    std::vector<int> number_;  // by unit: the units with the same range before it
     std::vector<int> held_;  // by slot: the unit, or none
     std::vector<std::int64_t> used_;  // by slot: time of the last use
     std::vector<int> slot_of_;  // by unit: the slot, or none

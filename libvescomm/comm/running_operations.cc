@@ -48,8 +48,13 @@ bool RunningOperations::poll(Operation &operation, int polls) noexcept {
 }
 
 bool RunningOperations::poll_alone(Operation &operation, int polls) noexcept {
-    for (int poll = 0; poll <= polls && !failure_.stops_transports(); ++poll) {
-        operation.advance();
+    // Other threads wait for the lock meanwhile: a large operation, of which each poll may copy a
+    // chunk, goes back to the general way.
+    constexpr int max_moves = 8;
+    int moves = 0;
+    for (int poll = 0; poll <= polls && moves <= max_moves; ++poll) {
+        if (failure_.stops_transports()) return false;
+        if (operation.advance()) ++moves;
         if (settle(operation)) return true;
     }
     return false;

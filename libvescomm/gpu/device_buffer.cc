@@ -81,14 +81,17 @@ std::unique_ptr<DeviceBuffer> DeviceBuffer::create(std::shared_ptr<DeviceCommuni
     if (memory != nullptr) {
         made->data_ = static_cast<char *>(made->options_.memory) + made->options_.offset_bytes;
         ++memory->buffers;
-    } else made->data_ = static_cast<char *>(comm->allocate(made->placement_.size()));
+    } else {
+        made->data_ = static_cast<char *>(comm->allocate(made->placement_.size()));
+        ++comm->find_memory(made->data_)->buffers;
+    }
     return made;
 }
 
 void DeviceBuffer::free() {
     const auto comm = comm_.lock();
     if (!comm || data_ == nullptr) return;
-    if (options_.memory == nullptr) comm->free(data_);
+    if (options_.memory == nullptr) comm->free(data_, 1);
     else --comm->find_memory(options_.memory)->buffers;
     data_ = nullptr;
 }
@@ -122,8 +125,8 @@ char *DeviceBuffer::tensor(const char *function, std::size_t index) const {
                        "tensor \"" + tensor.name + "\" of buffer \"" + name() +
                            "\" has elements of rank " + std::to_string(rank) +
                            " and of later ranks, and strided shards have gaps between them; use "
-                           "vescomm_gpu_buffer_get_shard() and vescomm_layout_get_piece(), or "
-                           "VESCOMM_GPU_PACKED");
+                           "vescomm_gpu_buffer_get_shard() and vescomm_layout_get_piece(), "
+                           "or VESCOMM_GPU_PACKED");
     return this->shard(rank) + bytes(tensor.offset - shard.begin);
 }
 
@@ -143,7 +146,8 @@ std::string DeviceBuffer::explain(DeviceCommunicator &comm, bool reduces) const 
     if (placement_.stride() != 0)
         text += ", shards at multiples of " + number(placement_.stride()) + " bytes";
     text +=
-        memory->window != nullptr ? "; a symmetric window of NCCL"
+        memory->window != nullptr
+            ? "; a window of NCCL, symmetric if NCCL has symmetric memory between these devices"
         : memory->registration != nullptr
             ? "; registered with the communicator, because NCCL has no symmetric memory between "
               "these devices"

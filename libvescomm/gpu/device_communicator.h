@@ -81,8 +81,9 @@ public:
     // or, on devices without symmetric memory, with the communicator only.
     void *allocate(std::uint64_t bytes);
     // Collective, blocking: waits for the work of the device. Throws INVALID_ARGUMENT if no memory
-    // of allocate() begins there, if buffers use it, or while a stream of the device is captured.
-    void free(void *pointer);
+    // of allocate() begins there, if more than `users` buffers use it, or while a stream of the
+    // device is captured.
+    void free(void *pointer, int users = 0);
     // The memory of allocate() that begins there; nullptr if there is none.
     DeviceMemory *find_memory(void *pointer);
 

@@ -53,7 +53,8 @@ void DeviceCommunicator::register_memory(void *pointer, DeviceMemory &memory) {
                                                  nccl::window_symmetric),
             function);
     require(settle(function), function);
-    // Without symmetric memory NCCL succeeds, and registers nothing (dev_runtime.cc of NCCL 2.30).
+    // Without symmetric memory NCCL succeeds. It then registers nothing (dev_runtime.cc of NCCL
+    // 2.30), or locally (earlier versions).
     if (memory.window != nullptr) return;
     require(libraries_.nccl.comm_register(nccl_, pointer, memory.bytes, &memory.registration),
             "ncclCommRegister()");
@@ -64,15 +65,15 @@ DeviceMemory *DeviceCommunicator::find_memory(void *pointer) {
     return found == memories_.end() ? nullptr : &found->second;
 }
 
-void DeviceCommunicator::free(void *pointer) {
+void DeviceCommunicator::free(void *pointer, int users) {
     const DeviceMemory *memory = find_memory(pointer);
     if (memory == nullptr)
         throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
                     "no memory of vescomm_gpu_malloc() on this communicator begins at this "
                     "address");
-    if (memory->buffers > 0)
+    if (memory->buffers > users)
         throw Error(VESCOMM_ERROR_INVALID_ARGUMENT, "this memory is used by " +
-                                                        std::to_string(memory->buffers) +
+                                                        std::to_string(memory->buffers - users) +
                                                         " device buffers; free them first");
     const RelaxedCapture relaxed(libraries_.cuda);
     // NCCL unmaps the memory without waiting for work that uses it.

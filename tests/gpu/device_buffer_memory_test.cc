@@ -180,6 +180,12 @@ TEST(DeviceBufferMemory, IsChecked) {
                        VESCOMM_ERROR_MISMATCH, "its memory");
         expect_refused(r, layout, options_in(r.rank == 0 ? first : nullptr, 0),
                        VESCOMM_ERROR_MISMATCH, "its memory");
+        {
+            TestBuffer own(r, layout, options_in(nullptr, 0));
+            ASSERT_EQ(own.status, VESCOMM_OK) << vescomm_get_last_error();
+            expect_error(vescomm_gpu_mfree(r.gpu, own.whole<char>().data()), invalid,
+                         "this memory is used by 1 device buffers; free them first");
+        }
         EXPECT_EQ(vescomm_gpu_mfree(r.gpu, first), VESCOMM_OK) << "no buffer uses it";
         EXPECT_EQ(vescomm_gpu_mfree(r.gpu, second), VESCOMM_OK);
     });

@@ -196,7 +196,8 @@ TEST(DeviceBuffers, ExplainTheirMemoryAndTheirMethods) {
         EXPECT_EQ(
             std::string(text).find(
                 "buffer \"buffer\": 48 bytes of f32, strided, shards at multiples of 16 bytes; "
-                "a symmetric window of NCCL\nreduce_scatter_v of 28 bytes over 3 ranks"),
+                "a window of NCCL, symmetric if NCCL has symmetric memory between these devices\n"
+                "reduce_scatter_v of 28 bytes over 3 ranks"),
             0u)
             << text;
         EXPECT_NE(std::string(text).find("method padded_in_place, because the options"),

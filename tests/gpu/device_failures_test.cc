@@ -388,6 +388,11 @@ TEST(DeviceMutations, AnUnregisteredBufferIsFound) {
                    ? nccl::success
                    : gpu_double::ncclCommWindowRegister(comm, pointer, bytes, window, flags);
     };
+    libraries.nccl.comm_register = [](nccl::Comm comm, void *pointer, std::size_t bytes,
+                                      void **registration) {
+        return mutated_rank == 1 ? nccl::success
+                                 : gpu_double::ncclCommRegister(comm, pointer, bytes, registration);
+    };
     run_mutated(libraries, "rooted", true, gather_ragged);
     EXPECT_THAT_VIOLATION("on registered memory and on unregistered memory");
 }

@@ -57,6 +57,8 @@
 extern "C" {
 #endif
 
+/* ---------------------------------------------------------- device communicators ---- */
+
 /**
  * Tests whether device communicators can be created in this process. Loads the libraries.
  *
@@ -337,7 +339,7 @@ typedef int32_t vescomm_gpu_placement_t;
  *  contiguous. Suits shards of similar size. */
 #define VESCOMM_GPU_STRIDED ((vescomm_gpu_placement_t)1)
 
-/** Options of a device buffer. Append-only; the same on every rank, but for the name. */
+/** Options of a device buffer. Append-only; the same on every rank. */
 typedef struct vescomm_gpu_buffer_options {
     uint32_t struct_size;
     /** Type of the elements. 0, VESCOMM_TYPE_DEFAULT: f32. */

@@ -114,8 +114,8 @@ TEST(SlotPool, LargeUnitsHaveSlotsOfTheirOwn) {
     EXPECT_EQ(pool.open(0).slot, 2);
     EXPECT_EQ(pool.open(4).slot, SlotPool::none);
     EXPECT_EQ(pool.pinned_beside(4), std::vector<int>{0});
-    EXPECT_EQ(pool.open(1).slot, 1);
-    EXPECT_EQ(pool.open(2).slot, 0);
+    EXPECT_EQ(pool.open(1).slot, 0);
+    EXPECT_EQ(pool.open(2).slot, 1);
     EXPECT_EQ(pool.open(3).slot, SlotPool::none);
     pool.close(0);
     const SlotPool::Opened opened = pool.open(4);
@@ -136,6 +136,19 @@ TEST(SlotPool, PrefersTheSameSlotInEveryStep) {
             pool.close(unit);
             pool.drop(unit);
         }
+}
+
+// As in a model of attention and experts in turns.
+TEST(SlotPool, UsesAllSlotsOfKindsThatTakeTurns) {
+    const auto ranges = slot_ranges({false, true, false, true, false, true}, {2, 2});
+    SlotPool pool(ranges, 4);
+    std::vector<int> slots;
+    for (int unit = 0; unit < 6; ++unit) {
+        slots.push_back(pool.open(unit).slot);
+        pool.close(unit);
+        pool.drop(unit);
+    }
+    EXPECT_EQ(slots, (std::vector{0, 2, 1, 3, 0, 2}));
 }
 
 TEST(Order, DeclaredGoesUpAndDown) {

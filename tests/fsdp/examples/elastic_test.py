@@ -76,7 +76,8 @@ class Elastic(unittest.TestCase):
                 self.expect_curve(results)
                 self.assertEqual((results["ranks"], results["recoveries"]), (2, 1), text)
                 self.assertEqual(results["recovery"][0]["from"], "the survivors")
-                self.assertGreaterEqual(results["recovery"][0]["step"], 4)
+                # The others lose the step of the death at most: rank 0, 1 or 2 may be ahead by one.
+                self.assertGreaterEqual(results["recovery"][0]["step"], 3)
 
     def test_one_rank_after_another_may_die(self):
         results, text = self.train(4, "--elastic", deaths=[(2, 0), (5, 3), (8, 1)])
