@@ -33,7 +33,7 @@ struct Bucket {
     vescomm_type_t reduce_type = 0;  // of codes of gradients; 0: summed in gradient_type
     bool trainable = true;
     std::vector<vescomm_type_t> states;  // types of the optimizer's states
-    // Of experts: ranks that have different ones. The other members are those of one of these
+    // Ranks that have different experts. The other members are those of one of these
     // ranks, and the same for all. 1: the bucket is dense.
     int expert_ranks = 1;
     std::vector<Place> places;  // in order of offset

@@ -45,6 +45,15 @@ std::vector<DeviceBuffer *> buffers_of(const char *function, vescomm_gpu_buffer_
     return all;
 }
 
+// The buffer of a call that fills a view. Its communicator exists.
+const DeviceBuffer &viewed_buffer(const char *function, const vescomm_gpu_buffer_t *buffer,
+                                  const vescomm_view_t *view) {
+    require(buffer, function, "buffer");
+    require(view, function, "view");
+    buffer->value->comm(function);
+    return *buffer->value;
+}
+
 vescomm_view_t view_of(const DeviceBuffer &buffer, char *data, std::uint64_t bytes) {
     return {data, static_cast<std::int64_t>(bytes / buffer.placement().element())};
 }
@@ -85,10 +94,7 @@ vescomm_status_t vescomm_gpu_buffer_get_data(const vescomm_gpu_buffer_t *buffer,
                                              vescomm_view_t *view) {
     return guarded([&] {
         const char *function = "vescomm_gpu_buffer_get_data";
-        require(buffer, function, "buffer");
-        require(view, function, "view");
-        const DeviceBuffer &value = *buffer->value;
-        value.comm(function);
+        const DeviceBuffer &value = viewed_buffer(function, buffer, view);
         *view = view_of(
             value, value.data(),
             value.placement().strided() ? value.placement().size() : value.placement().sum());
@@ -99,10 +105,7 @@ vescomm_status_t vescomm_gpu_buffer_get_tensor(const vescomm_gpu_buffer_t *buffe
                                                vescomm_view_t *view) {
     return guarded([&] {
         const char *function = "vescomm_gpu_buffer_get_tensor";
-        require(buffer, function, "buffer");
-        require(view, function, "view");
-        const DeviceBuffer &value = *buffer->value;
-        value.comm(function);
+        const DeviceBuffer &value = viewed_buffer(function, buffer, view);
         char *data = value.tensor(function, index);
         *view = {data, value.layout().tensors()[index].elements};
     });
@@ -112,10 +115,7 @@ vescomm_status_t vescomm_gpu_buffer_get_shard(const vescomm_gpu_buffer_t *buffer
                                               vescomm_view_t *view) {
     return guarded([&] {
         const char *function = "vescomm_gpu_buffer_get_shard";
-        require(buffer, function, "buffer");
-        require(view, function, "view");
-        const DeviceBuffer &value = *buffer->value;
-        value.comm(function);
+        const DeviceBuffer &value = viewed_buffer(function, buffer, view);
         const int ranks = value.placement().ranks();
         if (rank < 0 || rank >= ranks)
             throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,

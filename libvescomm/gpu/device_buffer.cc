@@ -78,13 +78,10 @@ std::unique_ptr<DeviceBuffer> DeviceBuffer::create(std::shared_ptr<DeviceCommuni
                   {"its offset_bytes", number(memory != nullptr ? options.offset_bytes : 0)}});
     std::unique_ptr<DeviceBuffer> made(
         new DeviceBuffer(comm, layout, std::move(options), std::move(placement)));
-    if (memory != nullptr) {
+    if (memory != nullptr)
         made->data_ = static_cast<char *>(made->options_.memory) + made->options_.offset_bytes;
-        ++memory->buffers;
-    } else {
-        made->data_ = static_cast<char *>(comm->allocate(made->placement_.size()));
-        ++comm->find_memory(made->data_)->buffers;
-    }
+    else made->data_ = static_cast<char *>(comm->allocate(made->placement_.size()));
+    ++comm->find_memory(made->memory())->buffers;
     return made;
 }
 
@@ -92,7 +89,7 @@ void DeviceBuffer::free() {
     const auto comm = comm_.lock();
     if (!comm || data_ == nullptr) return;
     if (options_.memory == nullptr) comm->free(data_, 1);
-    else --comm->find_memory(options_.memory)->buffers;
+    else --comm->find_memory(memory())->buffers;
     data_ = nullptr;
 }
 
@@ -139,8 +136,7 @@ DeviceMethod DeviceBuffer::method(const DeviceCommunicator &comm, bool reduces) 
 
 std::string DeviceBuffer::explain(DeviceCommunicator &comm, bool reduces) const {
     const DeviceProblem problem = device::problem_of(comm, placement_, reduces);
-    const DeviceMemory *memory =
-        comm.find_memory(options_.memory != nullptr ? options_.memory : data_);
+    const DeviceMemory *memory = comm.find_memory(this->memory());
     std::string text = "buffer \"" + name() + "\": " + number(placement_.size()) + " bytes of " +
                        name_of_type(type()) + ", " + (placement_.strided() ? "strided" : "packed");
     if (placement_.stride() != 0)

@@ -67,6 +67,9 @@ private:
           options_(std::move(options)),
           placement_(std::move(placement)) {}
 
+    // The beginning of the memory in which the buffer lies: its own, or that of the options.
+    void *memory() const { return options_.memory != nullptr ? options_.memory : data_; }
+
     const std::weak_ptr<DeviceCommunicator> comm_;
     const Layout layout_;
     const Options options_;

@@ -629,7 +629,7 @@ static inline vescomm_fsdp_view_t vescomm_fsdp_view_init(void) {
  * Returns the gathered values of a parameter, to be read only.
  *
  * Before: its unit is open. After: the view is valid until the unit is closed.
- * Of experts, it has those of this rank.
+ * A unit of experts has those of this rank.
  *
  * @param id    of vescomm_fsdp_add_parameter(); a tied parameter is in the unit it was added to.
  * @param view  [in,out] struct_size set by the caller, the rest filled.
