@@ -86,7 +86,7 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<StagingBuffer> &s
     bindings.flight_word =
         flight_word(algorithm, options.type, options.op,
                     static_cast<std::uint64_t>(elements) * size_of(options.type));
-    staging->bind(bindings, options.type);
+    staging->bind(bindings, algorithm, options.type);
     bindings.match.signature =
         Signature(problem, algorithm.name, options.type, options.op, options.factor).bits();
     // The sums of an all_reduce are read again soon.
@@ -96,8 +96,6 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<StagingBuffer> &s
                                  size_of(options.type) * locals >
                              last_level_cache;
     bindings.match.pair_digests = pair_digests(problem, comm.rank());
-    bindings.registration.not_in_place =
-        algorithm.name == "flat" || options.collective == Collective::all_to_all_v;
     if (options.collective == Collective::all_to_all_v)
         bindings.registration.blocks = local_blocks(problem, comm.rank());
     bindings.source.type = bindings.output.type = options.type;

@@ -66,7 +66,14 @@ std::shared_ptr<Buffer> Buffer::create(std::shared_ptr<Communicator> comm, const
         options.memory = Memory::create(comm, bytes, options.kind, options.sharing);
         options.offset_bytes = 0;
     }
-    return std::shared_ptr<Buffer>(new Buffer(std::move(comm), layout, std::move(options)));
+    // Either all ranks have the buffer, or none.
+    std::shared_ptr<Buffer> buffer;
+    Communicator &its = *comm;
+    agree(its, label, deadline, [&] {
+        buffer.reset(new Buffer(std::move(comm), layout, std::move(options)));
+        return std::string();
+    });
+    return buffer;
 }
 
 }  // namespace vescomm::internal

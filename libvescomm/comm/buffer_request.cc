@@ -7,6 +7,8 @@
 #include <optional>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "base/error.h"
 #include "comm/agree.h"
 #include "comm/flight.h"
@@ -313,9 +315,13 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<StagingBuffer> &s
     const Deadline deadline = comm->deadline();
     const Description description = {
         {"the op", std::to_string(options.op)},
-        {"the factor", std::to_string(options.factor)},
+        {"the factor", fmt::format("{}", options.factor)},
         {"the root", std::to_string(options.root)},
         {"the buffer's memory", buffer ? std::to_string(buffer->memory().id()) : "none"},
+        {"the buffer's offset_bytes", buffer ? std::to_string(buffer->offset_bytes()) : "none"},
+        {"the buffer's type", buffer ? name_of_type(buffer->type()) : "none"},
+        {"the hash of the buffer's layout",
+         buffer ? fmt::format("{:016x}", buffer->layout().hash()) : "none"},
         {"the algorithm", std::string(algorithm.name)},
         {"the path of the data", staged ? "through the staging buffer" : "in the buffer"}};
 
@@ -324,13 +330,19 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<StagingBuffer> &s
     bindings.flight_word =
         flight_word(algorithm, buffer ? buffer->type() : VESCOMM_TYPE_DEFAULT, options.op,
                     static_cast<std::uint64_t>(problem.elements()) * element);
+    // Either all ranks have the request, or none: a rank with it would wait for the others.
     const auto make = [&](std::unique_ptr<RequestPath> path) {
-        return std::unique_ptr<Request>(
-            new Request(comm, options, {}, std::move(path), algorithm, choice.why, bindings));
+        std::unique_ptr<Request> request;
+        agree(*comm, label, deadline, [&] {
+            request.reset(
+                new Request(comm, options, {}, std::move(path), algorithm, choice.why, bindings));
+            return std::string();
+        });
+        return request;
     };
     if (staged) {
         require_same(*comm, label, deadline, description);
-        staging->bind(bindings, buffer->type());
+        staging->bind(bindings, algorithm, buffer->type());
         bindings.match.signature =
             Signature(problem, algorithm.name, buffer->type(), options.op, options.factor).bits();
         bind_arrays(bindings, problem, *buffer, options);

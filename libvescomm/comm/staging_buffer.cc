@@ -94,7 +94,7 @@ void StagingBuffer::give_space(ArrayProblem &problem, vescomm_type_t type) const
                      .count = in(pair_stride - static_cast<std::int64_t>(line), size_of(type))};
 }
 
-void StagingBuffer::bind(Bindings &bindings, vescomm_type_t type) {
+void StagingBuffer::bind(Bindings &bindings, const AlgorithmEntry &algorithm, vescomm_type_t type) {
     bindings.staging = {.type = type,
                         .memory = memory_->id(),
                         .mapping = memory_->mapping(),
@@ -107,6 +107,8 @@ void StagingBuffer::bind(Bindings &bindings, vescomm_type_t type) {
     bindings.pairs = parts_.pairs;
     bindings.registration.pools = comm_->pool().registered;
     bindings.registration.words = parts_.registered_words;
+    bindings.registration.not_in_place =
+        algorithm.name == "flat" || algorithm.collective == Collective::all_to_all_v;
     bindings.channel = channel_;
     bindings.release.counter = {channel_, release_flag};
     bindings.release.when_complete = true;

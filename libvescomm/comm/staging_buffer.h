@@ -31,7 +31,8 @@ public:
 
     // Sets the parts of the staging buffer that a problem on arrays of `type` may use.
     void give_space(ArrayProblem &problem, vescomm_type_t type) const;
-    void bind(Bindings &bindings, vescomm_type_t type);
+    // Binds a collective on arrays of `type`, or on a buffer through the staging buffer.
+    void bind(Bindings &bindings, const AlgorithmEntry &algorithm, vescomm_type_t type);
     // The run of the next operation. `uncompared`: the signature of an operation that a rank may
     // complete without exchanging anything, 0 for all others. It becomes a part of the signatures
     // of all later operations, in which ranks compare it.

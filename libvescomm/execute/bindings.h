@@ -57,7 +57,7 @@ struct Registration {
     // all_to_all_v: the block of this rank for each local peer, in elements of its source array.
     std::vector<Extent> blocks;
     // True: a source that overlaps the output counts as not registered, because this rank may write
-    // its output while others still read its source.
+    // its output while others still read its source. StagingBuffer::bind() decides.
     bool not_in_place = false;
 };
 

@@ -31,8 +31,7 @@ Operation::Operation(const Schedule &schedule, const Bindings &bindings, Counter
       counters_(counters),
       loops_(bindings_.reduction, program_.max_sources),
       progress_(program_) {
-    registration_.set_arrays(bindings_.source.pieces, bindings_.output.pieces,
-                             size_of(bindings_.source.type));
+    registration_.set_arrays(bindings_.source.pieces, bindings_.output.pieces);
     if (bindings_.message.arrivals != nullptr) receiver_.emplace(bindings_, context_, program_);
 }
 
@@ -44,7 +43,7 @@ void Operation::set_tag(std::int32_t tag) noexcept {
 void Operation::move_arrays(std::span<const Piece> source, std::span<const Piece> output) {
     program_.bases.move_source(source.first(bindings_.source.pieces.size()));
     program_.bases.move_output(output.first(bindings_.output.pieces.size()));
-    registration_.set_arrays(source, output, size_of(bindings_.source.type));
+    registration_.set_arrays(source, output);
 }
 
 void Operation::start(const Run &run) noexcept {

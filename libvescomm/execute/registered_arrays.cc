@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "base/types.h"
+
 namespace vescomm::internal {
 
 namespace {
@@ -23,12 +25,13 @@ bool may_overlap(std::span<const Piece> some, std::span<const Piece> others, std
 
 }  // namespace
 
-void ArrayRegistration::set_arrays(std::span<const Piece> source, std::span<const Piece> output,
-                                   std::size_t bytes) {
+void ArrayRegistration::set_arrays(std::span<const Piece> source, std::span<const Piece> output) {
     source_registered_ = false;
     std::ranges::fill(words_, 0);
     if (!registration_.pools) return;
-    words_[output_word] = word_of(output, bytes);
+    const std::size_t bytes = size_of(type_);
+    if (output_has_type_) words_[output_word] = word_of(output, bytes);
+    if (!source_has_type_) return;
     if (registration_.blocks.empty()) {
         words_[source_word] = word_of(source, bytes);
         source_registered_ = words_[source_word] != 0;

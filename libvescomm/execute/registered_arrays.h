@@ -19,7 +19,8 @@ inline constexpr std::uint32_t source_word = 0, output_word = 1, first_block_wor
 
 // The arrays of an operation that lie in registered memory. In its slot of the staging buffer, each
 // rank publishes where they are; its local peers then read them there, and not in the staging
-// buffer.
+// buffer. Peers read elements of the type of the staging buffer: an array of another type is
+// converted on its way there, and counts as not registered.
 //
 // A word is 0 if the array is not registered, otherwise 1 + its offset in the pool of its rank.
 // There is one for the source, one for the output, and in an all_to_all_v one for the block for
@@ -29,11 +30,13 @@ public:
     ArrayRegistration(const Bindings &bindings, const RunContext &context)
         : registration_(bindings.registration),
           context_(context),
+          type_(bindings.staging.type),
+          source_has_type_(bindings.source.type == type_),
+          output_has_type_(bindings.output.type == type_),
           words_(first_block_word + registration_.blocks.size()) {}
 
-    // Before the next run. `bytes`: of an element.
-    void set_arrays(std::span<const Piece> source, std::span<const Piece> output,
-                    std::size_t bytes);
+    // Before the next run.
+    void set_arrays(std::span<const Piece> source, std::span<const Piece> output);
     bool contains(Region array) const noexcept {
         return array == Region::source ? source_registered_ : words_[output_word] != 0;
     }
@@ -59,6 +62,8 @@ private:
 
     const Registration &registration_;
     const RunContext &context_;
+    const vescomm_type_t type_;  // of the staging buffer
+    const bool source_has_type_, output_has_type_;
     std::vector<std::uint64_t> words_;
     bool source_registered_ = false;
 };

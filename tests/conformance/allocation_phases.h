@@ -85,8 +85,8 @@ struct Rank {
         return body();
     }
 
-    // One call of the library. If its allocation failed and the communicator is not broken, the
-    // call is repeated and must succeed.
+    // One call of the library. If an allocation failed, here or on the other ranks as well, and the
+    // communicator is not broken, the call is repeated and must succeed.
     void call(const char *name, const std::function<vescomm_status_t()> &body) {
         if (given_up) return;
         vescomm_status_t status = exposed(body);
@@ -97,7 +97,8 @@ struct Rank {
         if (status == VESCOMM_ERROR_INTERNAL || status == VESCOMM_ERROR_INVALID_ARGUMENT)
             wrong(std::string(name) + ": " + vescomm_status_get_name(status) + ": " + sentence);
         const bool broken = comm == nullptr || comm->value->failure().broken();
-        if (before.failed > 0 && !broken) {
+        const bool elsewhere = !victim() && status == VESCOMM_ERROR_OUT_OF_MEMORY;
+        if ((before.failed > 0 || elsewhere) && !broken) {
             status = body();
             if (status == VESCOMM_OK) return;
             if (!comm->value->failure().broken())
@@ -117,6 +118,9 @@ struct Phase {
     const char *name;
     void (*body)(Rank &);
     bool last = false;  // needs only the communicator, and no phase follows it
+    // Collective creation: it succeeds on all ranks or on none, so that nobody waits for the
+    // timeout.
+    bool creates = false;
 };
 
 // All phases, in order of execution.

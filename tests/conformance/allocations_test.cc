@@ -10,6 +10,7 @@
 // - Every call of every rank returns a status soon after the timeout at the latest.
 // - Every rank can free all its objects afterwards.
 // - If a call fails and the communicator is not broken, the call can be repeated and succeeds.
+// - No rank waits until the timeout for a collective creation.
 // - The process is not terminated.
 // The cluster "tcp_control" uses the real control plane. All others use that of the tests, in which
 // allocations do not fail.
@@ -80,7 +81,7 @@ void play(World &world, int rank) {
 }
 
 // Returns the problem of a trial, empty if there is none.
-std::string judge(const Cluster &cluster, bool ends, const Found &found, int status) {
+std::string judge(const Cluster &cluster, const Phase &phase, const Found &found, int status) {
     if (WIFSIGNALED(status))
         return WTERMSIG(status) == SIGALRM ? "hangs"
                                            : "ends by signal " + std::to_string(WTERMSIG(status));
@@ -89,7 +90,9 @@ std::string judge(const Cluster &cluster, bool ends, const Found &found, int sta
         if (found.what[rank][0] != '\0')
             return "rank " + std::to_string(rank) + ": " + found.what[rank];
         // In a phase that ends the communicator, a rank may fail with its peer's abort.
-        if (found.allocations.failed == 0 && !ends && found.status[rank] != VESCOMM_OK)
+        if (phase.creates && found.status[rank] == VESCOMM_ERROR_TIMEOUT)
+            return "rank " + std::to_string(rank) + " waits until the timeout";
+        if (found.allocations.failed == 0 && !phase.last && found.status[rank] != VESCOMM_OK)
             return "rank " + std::to_string(rank) +
                    " fails without a reason: " + vescomm_status_get_name(found.status[rank]);
     }
@@ -150,7 +153,7 @@ private:
         if (child == 0) run_trial(cluster, trial, *found_, folder_);
         int status = 0;
         waitpid(child, &status, 0);
-        return judge(cluster, all_phases()[trial.phase].last, *found_, status);
+        return judge(cluster, all_phases()[trial.phase], *found_, status);
     }
 
     std::string folder_;
