@@ -46,6 +46,13 @@ bool combines(const Op &op, Kind kind) {
     return false;
 }
 
+bool is_idempotent(const Op &op) {
+    static constexpr vescomm_op_t idempotent[] = {VESCOMM_MIN,         VESCOMM_MAX,
+                                                  VESCOMM_BITWISE_AND, VESCOMM_BITWISE_OR,
+                                                  VESCOMM_LOGICAL_AND, VESCOMM_LOGICAL_OR};
+    return std::ranges::find(idempotent, op.number) != std::end(idempotent);
+}
+
 const Op &find_op(std::string_view name) {
     const auto found = std::ranges::find(table, name, &Op::name);
     if (found != std::end(table)) return *found;

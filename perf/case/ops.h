@@ -25,6 +25,9 @@ std::span<const Op> ops();
 // True if elements of this kind have the operator.
 bool combines(const Op &op, Kind kind);
 
+// True: a result that is combined with the same values again stays the same.
+bool is_idempotent(const Op &op);
+
 // Throws std::invalid_argument, which lists the known names.
 const Op &find_op(std::string_view name);
 

@@ -37,10 +37,13 @@ void check(const Options &options, int ranks) {
             refuse(fmt::format("--shared: {} has a result for each rank", name));
         if (options.wide_output && !row.converts)
             refuse(fmt::format("--f32-output: {} leaves its type as it is", name));
-        if (options.operations > 1 && overwrites)
+        const bool adds_up = std::ranges::any_of(
+            options.ops, [](const std::string &op) { return !is_idempotent(find_op(op)); });
+        if (options.operations > 1 && overwrites && adds_up)
             refuse(
-                fmt::format("--agg_iters {}: {} works in place, and would add up its own results{}",
-                            options.operations, name, advice));
+                fmt::format("--agg_iters {}: {} works in place, and would add up its own "
+                            "results; give --op max{}",
+                            options.operations, name, options.on_device ? ", or --place out" : ""));
     }
 }
 

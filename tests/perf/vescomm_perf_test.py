@@ -367,6 +367,7 @@ class UsageErrors(unittest.TestCase):
         self.expect("--rounds", 2, says="from 3 to")
         self.expect("-a", 4, says="from 0 to 3")
         self.expect("-m", 2, "--collective", "all_reduce", says="works in place")
+        self.expect("-m", 2, "--collective", "all_reduce", "--op", "max,sum", says="works in place")
         self.expect("--hosts", 3, "--ranks", 2, says="at least as many")
         self.expect("--sources", "old", says="--sources old: there is new and kept")
         self.expect("--sources", "kept", "--collective", "all_reduce",
