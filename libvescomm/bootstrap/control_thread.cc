@@ -80,9 +80,8 @@ void ControlThread::caught(const std::exception &error) {
     for (SessionCore *core : std::vector(cores_)) {
         if (!core->begun()) continue;
         try {
-            core->client().fail(status, "the control plane of rank " +
-                                            std::to_string(core->options().rank) +
-                                            " failed: " + error.what());
+            core->fail(status, "the control plane of rank " + std::to_string(core->options().rank) +
+                                   " failed: " + error.what());
         } catch (const std::exception &) {
             // Out of memory for the message. Peers observe the end of the connection.
         }

@@ -4,10 +4,13 @@
 
 #include <fcntl.h>
 
+#include <fmt/format.h>
+
 #include <condition_variable>
 #include <mutex>
 
 #include "base/error.h"
+#include "base/interrupt.h"
 #include "base/system.h"
 #include "bootstrap/frame.h"
 #include "bootstrap/os_network.h"
@@ -179,15 +182,24 @@ std::optional<Descriptor> DescriptorExchange::Fetch::test() {
     return std::move(state_->descriptor);
 }
 
-Descriptor DescriptorExchange::Fetch::wait(Deadline deadline) {
-    {
+Descriptor DescriptorExchange::Fetch::wait(Deadline deadline, int rank, int owner) {
+    for (;;) {
+        if (auto descriptor = test()) return std::move(*descriptor);
+        if (deadline.expired())
+            throw Error(
+                VESCOMM_ERROR_TIMEOUT,
+                fmt::format("rank {} did not share its memory with rank {} in time; see whether "
+                            "it is still running",
+                            owner, rank));
+        if (interrupted())
+            throw Error(
+                VESCOMM_ERROR_ABORTED,
+                fmt::format("rank {} was interrupted while it waited for the memory of rank {}",
+                            rank, owner));
         std::unique_lock lock(state_->mutex);
-        state_->changed.wait_until(lock, deadline.moment(), [&] { return state_->done; });
+        state_->changed.wait_until(lock, next_interrupt(deadline.moment()),
+                                   [&] { return state_->done; });
     }
-    if (auto descriptor = test()) return std::move(*descriptor);
-    throw Error(VESCOMM_ERROR_TIMEOUT,
-                "a process of this node did not share its memory in time; see whether it is still "
-                "running");
 }
 
 }  // namespace vescomm::internal

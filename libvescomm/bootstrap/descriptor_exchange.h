@@ -108,8 +108,9 @@ public:
         // Returns the descriptor, or nothing until it has arrived. Throws Error(SYSTEM) when the
         // fetch fails.
         std::optional<Descriptor> test();
-        // Blocks. Throws Error(TIMEOUT) at the deadline.
-        Descriptor wait(Deadline deadline);
+        // Blocks. Throws Error(TIMEOUT) at the deadline, and Error(ABORTED) if the program ends the
+        // wait. `rank` waits for `owner`.
+        Descriptor wait(Deadline deadline, int rank, int owner);
 
     private:
         friend class DescriptorExchange;

@@ -66,7 +66,14 @@ struct Socket : std::enable_shared_from_this<Socket> {
         if (got > 0) {
             received = descriptor_of(message);
             const auto called = events;
-            called->bytes({buffer.data(), static_cast<std::size_t>(got)});
+            try {
+                called->bytes({buffer.data(), static_cast<std::size_t>(got)});
+            } catch (const std::exception &) {
+                // Memory ran out. The network reports it; the peer is not silent.
+                received = Descriptor();
+                if (owner.open()) wait_to_read();
+                throw;
+            }
             received = Descriptor();
         }
         if (owner.open()) wait_to_read();

@@ -105,6 +105,11 @@ std::shared_ptr<Session> Session::meet(const SessionOptions &options, Deadline d
         key, deadline,
         [&](const auto &session) { return creation.begin(session, session->intact()); },
         [&](const auto &session) { creation.begin(session, true); });
+    if (!found && !deadline.expired())
+        throw Error(VESCOMM_ERROR_ABORTED,
+                    fmt::format("rank {} was interrupted while another of its threads met the "
+                                "other ranks",
+                                options.rank));
     if (!found)
         throw Error(VESCOMM_ERROR_TIMEOUT,
                     fmt::format("another thread of rank {} has not met the other ranks in time; "

@@ -126,6 +126,14 @@ std::optional<Error> SessionCore::failure() const {
     return client_->failure();
 }
 
+void SessionCore::fail(vescomm_status_t status, const std::string &why) {
+    // The client reports no failure of the session, because it usually learns it from the hub.
+    if (hub_) hub_->fail(status, why);
+    else if (hub_connection_.found() && !client_->failure())
+        hub_connection_.send(FrameType::failure, failure_payload(whole_session, status, why));
+    client_->fail(status, why);
+}
+
 void SessionCore::expire(double waited_seconds) {
     if (hub_) return hub_->expire_meeting(0, waited_seconds);
     if (hub_connection_.found()) {
@@ -169,6 +177,8 @@ void SessionCore::schedule_tick() {
 void SessionCore::tick() {
     const Clock::duration stalled =
         std::max(network_.now() - expected_tick_, Clock::duration::zero());
+    // First: memory may run out below, and heartbeats go on nevertheless.
+    schedule_tick();
     acceptor_.tidy();
     survivors_.tidy();
     if (client_) client_->spread_failures();
@@ -183,7 +193,6 @@ void SessionCore::tick() {
         hub_connection_.tick(stalled);
     }
     if (finishing_ && deserted()) changed_();
-    schedule_tick();
 }
 
 // ---- the end ----

@@ -60,6 +60,8 @@ public:
 
     bool started() const { return client_->started(); }
     std::optional<Error> failure() const;
+    // Ends the session on all processes, because this one cannot go on. Once begun().
+    void fail(vescomm_status_t status, const std::string &why);
     // The caller's deadline has passed before all processes had joined.
     void expire(double waited_seconds);
     // Reason why the hub has not been found so far, for a sentence.

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/deadline.h"
+#include "base/interrupt.h"
 
 namespace vescomm::internal {
 
@@ -27,9 +28,10 @@ template <typename Session>
 class SessionRegistry {
 public:
     // Returns the session of the key if `use(session)` returns true. Returns null if the caller
-    // must make the session, and then call made(). Returns nothing after the deadline. A caller
-    // that waits for another thread to make the session gets it by `adopt(session)`, which made()
-    // calls under the lock: the thread that made it does nothing with it before.
+    // must make the session, and then call made(). Returns nothing after the deadline, or if the
+    // program ends the wait (base/interrupt.h). A caller that waits for another thread to make the
+    // session gets it by `adopt(session)`, which made() calls under the lock: the thread that made
+    // it does nothing with it before.
     template <typename Use, typename Adopt = void (*)(const std::shared_ptr<Session> &)>
     std::optional<std::shared_ptr<Session>> find_or_begin(
         const std::string &key, Deadline deadline, const Use &use,
@@ -39,7 +41,12 @@ public:
             if (entries_[key].making) {
                 Waiter waiter{.adopt = adopt};
                 entries_[key].waiters.push_back(&waiter);
-                if (!changed_.wait_until(lock, deadline.moment(), [&] { return waiter.done; })) {
+                while (!changed_.wait_until(lock, next_interrupt(deadline.moment()),
+                                            [&] { return waiter.done; })) {
+                    lock.unlock();
+                    const bool end = deadline.expired() || interrupted();
+                    lock.lock();
+                    if (!end || waiter.done) continue;
                     std::erase(entries_[key].waiters, &waiter);
                     return std::nullopt;
                 }

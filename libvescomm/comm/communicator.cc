@@ -166,14 +166,15 @@ void Communicator::refuse_finalized() {
                 "the communicator was finalized; nothing can be created or started on it");
 }
 
+// Another thread may finalize the communicator at the same time. It makes progress itself.
 void Communicator::progress() {
-    check();
-    engine_.progress();
+    failure_.check();
+    if (!left_) engine_.progress();
 }
 
 bool Communicator::try_progress() {
-    check();
-    return engine_.try_progress();
+    failure_.check();
+    return !left_ && engine_.try_progress();
 }
 
 void Communicator::retire(std::unique_ptr<Operation> operation,

@@ -144,8 +144,9 @@ private:
     bool sleep(Pollers::Polling &polling, const std::function<bool()> &done, const Waiting &waiting,
                double &busy);
     [[noreturn]] void give_up_interrupted(const std::function<std::string()> &what);
-    // Breaks the communicator and throws.
-    void give_up(vescomm_status_t status, const std::string &why);
+    // Breaks the communicator and throws. `why` returns the sentence.
+    template <typename Why>
+    void give_up(vescomm_status_t status, const Why &why);
     // Compares the calls of the ranks unless that was done a moment ago. Under the lock.
     void match_calls_locked() noexcept { running_.match_calls(longest_sleep()); }
     // A thread tests its deadline and compares calls after each sleep; a tenth of the timeout keeps

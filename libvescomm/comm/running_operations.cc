@@ -87,6 +87,8 @@ bool RunningOperations::settle() noexcept {
 
 bool RunningOperations::retire(std::unique_ptr<Operation> operation) noexcept {
     const bool incomplete = !operation->settled() && !stopped_;
+    // The caller gets its arrays back, while others may still read those that are registered.
+    if (incomplete && board_ != nullptr) board_->withdraw();
     operations_.retire(std::move(operation), incomplete);
     return incomplete;
 }

@@ -77,13 +77,19 @@ public:
     void moved() { since_ = Clock::time_point::max(); }
 
     // Returns the rank that has left, or no_rank. `moved_by_thread`: times that the progress thread
-    // moved anything so far. Allocates nothing as long as no rank has left.
+    // moved anything so far. Allocates nothing as long as no rank has left; without memory for a
+    // list of ranks, finds none.
     template <typename WaitingFor>
     int find(std::uint64_t moved_by_thread, const WaitingFor &waiting_for) {
         if (!control_.any_has_left()) return no_rank;
         if (moved_by_thread != moved_by_thread_) moved();
         moved_by_thread_ = moved_by_thread;
-        const std::vector<int> ranks = waiting_for();
+        std::vector<int> ranks;
+        try {
+            ranks = waiting_for();
+        } catch (const std::bad_alloc &) {
+            return no_rank;
+        }
         const auto peer = std::ranges::find_if(
             ranks, [&](int rank) { return rank != VESCOMM_ANY_SOURCE && control_.has_left(rank); });
         if (peer == ranks.end()) {
@@ -104,6 +110,12 @@ private:
 
 }  // namespace
 
+template <typename Why>
+void ProgressEngine::give_up(vescomm_status_t status, const Why &why) {
+    failure_.fail(status, why);
+    check_stopped();
+}
+
 void ProgressEngine::wait(Operation &operation, const std::function<std::string()> &what) {
     if (!try_wait(operation, what)) give_up_interrupted(what);
 }
@@ -112,18 +124,26 @@ bool ProgressEngine::try_wait(Operation &operation, const std::function<std::str
                               const std::function<bool()> &meanwhile) {
     Pollers::Polling polling(pollers_);
     if (attempt_often([&operation] { return operation.settled(); })) return true;
-    return wait_long(polling, [&operation] { return operation.settled(); },
-                     {.limit = Deadline::after(timeout_seconds_),
-                      .what = what,
-                      .waiting_for = [&operation] { return operation.waiting_for(); },
-                      .obstacle = [&operation] { return operation.obstacle(); },
-                      .before_sleep =
-                          [this, &operation] {
-                              observers_.recorder.takes_long(operation.flight);
-                              // The run may wait for another one that was started before it.
-                              match_calls_locked();
-                          },
-                      .meanwhile = meanwhile});
+    // The deadline is that of all waits for this run together: a program may interrupt one after
+    // the other.
+    const double before = operation.waited_seconds;
+    const Clock::time_point begin = Clock::now();
+    if (wait_long(polling, [&operation] { return operation.settled(); },
+                  {.limit = Deadline::after(timeout_seconds_ - before),
+                   .what = what,
+                   .waiting_for = [&operation] { return operation.waiting_for(); },
+                   .obstacle = [&operation] { return operation.obstacle(); },
+                   .before_sleep =
+                       [this, &operation] {
+                           observers_.recorder.takes_long(operation.flight);
+                           // The run may wait for another one that was started before it.
+                           match_calls_locked();
+                       },
+                   .meanwhile = meanwhile}))
+        return true;
+    const std::chrono::duration<double> waited = Clock::now() - begin;
+    operation.waited_seconds = before + waited.count();
+    return false;
 }
 
 void ProgressEngine::wait(const std::function<bool()> &done,
@@ -248,9 +268,10 @@ bool ProgressEngine::wait_long(Pollers::Polling &polling, const std::function<bo
         }
         if (limit.expired()) {
             if (waiting.expire) waiting.expire(trace_seconds() - begin);
-            give_up(VESCOMM_ERROR_TIMEOUT,
-                    timeout_sentence(control_.rank(), waiting.what(), timeout_seconds_,
-                                     waiting_for(), obstacle()));
+            give_up(VESCOMM_ERROR_TIMEOUT, [&] {
+                return timeout_sentence(control_.rank(), waiting.what(), timeout_seconds_,
+                                        waiting_for(), obstacle());
+            });
         }
         // Waits of a few sleeps are normal where ranks share cores.
         constexpr int few_sleeps = 8;
@@ -258,7 +279,7 @@ bool ProgressEngine::wait_long(Pollers::Polling &polling, const std::function<bo
             const std::uint64_t moves = moved_by_thread_.load(std::memory_order_relaxed);
             if (const int peer = finalized.find(moves, waiting_for); peer != no_rank)
                 give_up(VESCOMM_ERROR_MISMATCH,
-                        finalized_sentence(control_.rank(), waiting.what(), peer));
+                        [&] { return finalized_sentence(control_.rank(), waiting.what(), peer); });
         }
         // The function of the program may run for long: the progress thread polls meanwhile.
         const bool asks = can_interrupt();
@@ -298,16 +319,12 @@ bool ProgressEngine::sleep(Pollers::Polling &polling, const std::function<bool()
 }
 
 void ProgressEngine::give_up_interrupted(const std::function<std::string()> &what) {
-    give_up(VESCOMM_ERROR_ABORTED, "rank " + std::to_string(control_.rank()) +
-                                       " was interrupted in " + what() +
-                                       ", and gave up the communicator");
+    give_up(VESCOMM_ERROR_ABORTED, [&] {
+        return "rank " + std::to_string(control_.rank()) + " was interrupted in " + what() +
+               ", and gave up the communicator";
+    });
     // give_up() throws.
     throw Error(VESCOMM_ERROR_INTERNAL, "a broken communicator has no failure; please report");
-}
-
-void ProgressEngine::give_up(vescomm_status_t status, const std::string &why) {
-    failure_.fail(status, why);
-    check_stopped();
 }
 
 }  // namespace vescomm::internal

@@ -55,6 +55,7 @@ void Operation::start(const Run &run) noexcept {
         program_.bases.move_to(run.slot);
     }
     progress_.start(program_);
+    waited_seconds.store(0, std::memory_order_relaxed);
     add(counters_.operations, std::uint64_t{1});
 }
 

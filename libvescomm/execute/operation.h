@@ -82,6 +82,8 @@ public:
     bool can_register() const noexcept { return program_.uses_registered; }
     // For the owner: the number of this run in the flight recorder.
     std::uint64_t flight = 0;
+    // For the owner: how long waits for this run have taken that the program interrupted.
+    std::atomic<double> waited_seconds{0};
 
     bool is_message() const noexcept { return bindings_.is_message(); }
     // Messages: the rank to which, or from which, the next run passes one; and its tag.

@@ -164,7 +164,8 @@ private:
 
     Descriptor fetch(Shared &shared, std::size_t bytes, Deadline deadline) {
         if (leads()) return std::move(shared.file);
-        Descriptor file = control_.descriptors().fetch(shared.ticket).wait(deadline);
+        Descriptor file =
+            control_.descriptors().fetch(shared.ticket).wait(deadline, rank_, leader());
         require_sealed(file, bytes);
         return file;
     }

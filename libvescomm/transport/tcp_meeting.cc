@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/interrupt.h"
 
 namespace vescomm::internal {
 
@@ -17,10 +18,14 @@ std::vector<TcpEstablished> TcpMeeting::meet(std::vector<TcpPeer> peers, const F
                                              Deadline deadline) {
     ranks_.peers = std::move(peers);
     ranks_.established.resize(ranks_.peers.size());
+    const std::string self = rank_name(static_cast<std::size_t>(self_.rank));
+    InterruptPoll poll;
     while (!done()) {
         failure.check();
+        if (poll.interrupted())
+            throw Error(VESCOMM_ERROR_ABORTED,
+                        self + " was interrupted while it connected over TCP with " + missing());
         if (deadline.expired()) {
-            const std::string self = rank_name(static_cast<std::size_t>(self_.rank));
             const std::string &last = ranks_.last_problem;
             throw Error(VESCOMM_ERROR_TIMEOUT,
                         self + " has not connected over TCP with " + missing() + " in time" +

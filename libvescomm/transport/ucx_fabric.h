@@ -11,6 +11,7 @@
 
 #include "base/deadline.h"
 #include "base/failure.h"
+#include "base/interrupt.h"
 #include "bootstrap/control.h"
 #include "transport/fabric.h"
 #include "transport/ucx_context.h"
@@ -100,7 +101,7 @@ private:
 
     void wire_up(Control &control, const Failure &failure, Deadline deadline);
     bool idle() const;
-    void wait_for_wiring(const Failure &failure, Deadline deadline);
+    void wait_for_wiring(const Failure &failure, Deadline deadline, InterruptPoll &poll);
     bool wired(std::vector<bool> &welcomed);
     std::string not_connected() const;
 

@@ -61,11 +61,12 @@ void UcxFabric::wire_up(Control &control, const Failure &failure, Deadline deadl
                             ", which cannot talk to one another; install the same on all nodes");
         endpoint->connect(address);
     }
-    while (!idle()) wait_for_wiring(failure, deadline);
+    InterruptPoll poll;
+    while (!idle()) wait_for_wiring(failure, deadline, poll);
     for (const auto &endpoint : shared_.endpoints)
         if (endpoint) endpoint->send_control(MessageKind::hello);
     std::vector<bool> welcomed(shared_.endpoints.size());
-    while (!wired(welcomed)) wait_for_wiring(failure, deadline);
+    while (!wired(welcomed)) wait_for_wiring(failure, deadline, poll);
     failure.check();
     wired_ = true;
 }
@@ -75,8 +76,12 @@ bool UcxFabric::idle() const {
                        [](const auto &endpoint) { return !endpoint || endpoint->idle(); });
 }
 
-void UcxFabric::wait_for_wiring(const Failure &failure, Deadline deadline) {
+void UcxFabric::wait_for_wiring(const Failure &failure, Deadline deadline, InterruptPoll &poll) {
     failure.check();
+    if (poll.interrupted())
+        throw Error(VESCOMM_ERROR_ABORTED,
+                    rank_name(shared_.process) +
+                        " was interrupted while it connected over UCX with " + not_connected());
     for (const auto &endpoint : shared_.endpoints)
         if (endpoint && endpoint->failed())
             throw Error(VESCOMM_ERROR_PEER_FAILED,
@@ -90,7 +95,7 @@ void UcxFabric::wait_for_wiring(const Failure &failure, Deadline deadline) {
                         "that UCX picks, or set UCX_NET_DEVICES to the right one");
     if (step() || !arm_locked()) return;
     pollfd descriptor{worker_.descriptor(), POLLIN, 0};
-    poll(&descriptor, 1, wiring_poll_milliseconds);
+    ::poll(&descriptor, 1, wiring_poll_milliseconds);
 }
 
 bool UcxFabric::wired(std::vector<bool> &welcomed) {

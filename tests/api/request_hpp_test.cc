@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <functional>
 #include <latch>
 #include <thread>
@@ -166,6 +167,43 @@ TEST(RequestHpp, DestructorDoesNotWaitIfNothingIsRunning) {
     complete.run();
     const Request moved = std::move(complete);
     EXPECT_EQ(complete.get(), nullptr);
+}
+
+// The function of vescomm_set_interrupt() ends a wait, but not that of a destructor.
+TEST(RequestHpp, AnInterruptedWaitThrowsAndTheDestructorStillWaits) {
+    static thread_local bool impatient = false;
+    static std::atomic<int> interrupts{0};
+    vescomm_set_interrupt(
+        [](void *) {
+            if (!impatient) return 0;
+            ++interrupts;
+            interrupts.notify_all();
+            return 1;
+        },
+        nullptr);
+    run_pair(60, [](Communicator &comm) {
+        Floats array(count, 1);
+        if (comm.rank() == 0) {
+            Request request;
+            vescomm::all_reduce(comm, array, VESCOMM_SUM, &request);
+            impatient = true;
+            try {
+                request.wait();
+                ADD_FAILURE() << "not interrupted";
+            } catch (const vescomm::Error &error) {
+                EXPECT_EQ(error.status(), VESCOMM_IN_PROGRESS) << error.what();
+            }
+            request = {};
+            impatient = false;
+        } else {
+            // Until the destructor of rank 0 waits.
+            for (int seen = 0; seen < 4; seen = interrupts) interrupts.wait(seen);
+            vescomm::all_reduce(comm, array);
+        }
+        EXPECT_EQ(array, Floats(count, 2));
+        comm.finalize();
+    });
+    vescomm_set_interrupt(nullptr, nullptr);
 }
 
 }  // namespace

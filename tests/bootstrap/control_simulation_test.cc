@@ -84,6 +84,16 @@ public:
         }
     }
 
+    // As ControlThread does when memory runs out. Returns false if this process has not joined, or
+    // has ended.
+    bool run_out() {
+        if (!core_ || !met_ || over()) return false;
+        core_->fail(VESCOMM_ERROR_OUT_OF_MEMORY,
+                    "the control plane of rank " + std::to_string(rank_) + " failed");
+        look();
+        return true;
+    }
+
     bool over() const { return result_.has_value(); }
     const std::pair<vescomm_status_t, std::string> &result() const { return *result_; }
     double late() const { return late_; }
@@ -373,6 +383,39 @@ void expect_undisturbed(double seconds, const std::function<void(SimulatedWorld 
         EXPECT_TRUE(app->fetched_) << app->fetch_why_;
     }
     for (auto &app : apps) app->clear();
+}
+
+// Regression: a process whose control plane ran out of memory told nobody, and the others waited
+// for it until their timeout.
+TEST(ControlSimulation, ProcessWithoutMemoryEndsTheSessionOfAll) {
+    int failed = 0;
+    for (int victim = 0; victim < 3; ++victim)
+        for (int moment = 0; moment < 300; ++moment) {
+            SCOPED_TRACE(std::to_string(victim) + ", " + std::to_string(moment));
+            SimulatedWorld world(7);
+            std::vector<std::unique_ptr<App>> apps;
+            for (int rank = 0; rank < 3; ++rank) {
+                apps.push_back(std::make_unique<App>(world, rank, 3, 3));
+                App *app = apps.back().get();
+                world.at(world.now(), rank, [app] { app->begin(); });
+            }
+            double when = -1;
+            world.at(world.now() + of_seconds(moment * 3e-4), victim, [&] {
+                if (apps[static_cast<std::size_t>(victim)]->run_out()) when = world.seconds();
+            });
+            world.run(100, [&](int process) { apps[static_cast<std::size_t>(process)]->look(); });
+            for (const auto &app : apps) {
+                ASSERT_TRUE(app->over());
+                if (when < 0 || app->result().first == VESCOMM_OK) continue;
+                ++failed;
+                EXPECT_EQ(app->result(), std::pair(VESCOMM_ERROR_OUT_OF_MEMORY,
+                                                   "the control plane of rank " +
+                                                       std::to_string(victim) + " failed"));
+                EXPECT_LT(app->end(), when + notice_seconds);
+            }
+            for (auto &app : apps) app->clear();
+        }
+    EXPECT_GT(failed, 300);
 }
 
 // Regression: a rank that paused between connecting and sending its ticket ended the job.

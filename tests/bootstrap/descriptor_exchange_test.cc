@@ -44,8 +44,8 @@ TEST(DescriptorExchange, ServesAtTheLimitOfOpenFiles) {
     DescriptorExchange exchange(network);
     for (int i = 0; i < 20; ++i) {
         DescriptorExchange::Fetch first = exchange.fetch(ticket), second = exchange.fetch(ticket);
-        EXPECT_TRUE(first.wait(generous()).open());
-        EXPECT_TRUE(second.wait(generous()).open());
+        EXPECT_TRUE(first.wait(generous(), 1, 0).open());
+        EXPECT_TRUE(second.wait(generous(), 1, 0).open());
     }
 }
 
@@ -75,7 +75,7 @@ TEST(DescriptorExchange, FetchWaitsWhileTheSocketQueueIsFull) {
     for (int round = 0; round < 2; ++round) other.run([] {});
     EXPECT_FALSE(fetch.test().has_value());
     go_on.set_value();
-    EXPECT_TRUE(fetch.wait(generous()).open());
+    EXPECT_TRUE(fetch.wait(generous(), 1, 0).open());
 }
 
 }  // namespace

@@ -60,6 +60,16 @@ TEST(SessionRegistry, EndsAWaitForAnotherThreadAtTheDeadline) {
     EXPECT_FALSE(registry.find_or_begin(key, Deadline::after(0.01), if_intact));
 }
 
+TEST(SessionRegistry, EndsAWaitForAnotherThreadThatTheProgramInterrupts) {
+    Registry registry;
+    ASSERT_TRUE(registry.find_or_begin(key, later(), if_intact));
+    set_interrupt([](void *) { return 1; }, nullptr);
+    EXPECT_FALSE(registry.find_or_begin(key, later(), if_intact));
+    set_interrupt(nullptr, nullptr);
+    // The waiter is forgotten.
+    registry.made(key, std::make_shared<FakeSession>());
+}
+
 // Otherwise a thread that sleeps there could miss all of a creation that overlaps with its own.
 TEST(SessionRegistry, GivesAMadeSessionToWaitingThreadsBeforeItsMakerGoesOn) {
     Registry registry;

@@ -212,15 +212,15 @@ TEST(SessionSharing, PassesDescriptorsByTicket) {
         const std::string ticket = control.all_gather("ticket", offer.ticket(), generous())[1];
         // Twice, and also in the process that offers it.
         for (int i = 0; i < 2; ++i) {
-            const Descriptor mine = exchange.fetch(ticket).wait(generous());
+            const Descriptor mine = exchange.fetch(ticket).wait(generous(), 1, 0);
             EXPECT_TRUE(mine.get() != read_end.get() && same_file(mine.get(), read_end.get()));
         }
         fetched.arrive_and_wait();
         offer = {};
         control.all_gather("withdrawn", "", generous());
-        expect_outcome(outcome_of([&] { exchange.fetch(ticket).wait(generous()); }),
+        expect_outcome(outcome_of([&] { exchange.fetch(ticket).wait(generous(), 1, 0); }),
                        VESCOMM_ERROR_SYSTEM, {});
-        expect_outcome(outcome_of([&] { exchange.fetch("no ticket").wait(generous()); }),
+        expect_outcome(outcome_of([&] { exchange.fetch("no ticket").wait(generous(), 1, 0); }),
                        VESCOMM_ERROR_INTERNAL, {"wrong size"});
         control.leave(generous());
     }));

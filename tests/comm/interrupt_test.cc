@@ -59,6 +59,28 @@ TEST_P(Interrupt, LeavesARequestRunning) {
     });
 }
 
+// A program that waits again and again waits no longer than one that is not interrupted.
+TEST_P(Interrupt, WaitsForOneRunShareTheTimeout) {
+    Interrupts interrupts;
+    run_array_ranks(hurried(GetParam()), [&](vescomm_comm_t *comm) {
+        Floats data(3000, 1);
+        if (comm->value->rank() > 0) {
+            while (!comm->value->failure().broken()) vescomm_comm_progress(comm);
+            return;
+        }
+        vescomm_request_t *request = nullptr;
+        check(sum(comm, data, &request));
+        impatient = true;
+        int waits = 0;
+        vescomm_status_t status = VESCOMM_IN_PROGRESS;
+        for (; status == VESCOMM_IN_PROGRESS; ++waits) status = vescomm_request_wait(request);
+        impatient = false;
+        EXPECT_EQ(status, VESCOMM_ERROR_TIMEOUT) << vescomm_get_last_error();
+        EXPECT_GT(waits, 2);
+        check(vescomm_request_free(request));
+    });
+}
+
 TEST_P(Interrupt, BreaksTheCommunicatorOfABlockingCall) {
     Interrupts interrupts;
     run_array_ranks(GetParam(), [&](vescomm_comm_t *comm) {

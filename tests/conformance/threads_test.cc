@@ -297,6 +297,31 @@ TEST_P(Threads, ProgressOfSeveralThreadsDuringAWait) {
     });
 }
 
+// A second thread of rank 0 makes progress while the first one finalizes, and waits for the others.
+TEST_P(Threads, ProgressDuringFinalize) {
+    if (GetParam().ranks() == 1) GTEST_SKIP() << "needs a rank to wait for";
+    std::atomic<bool> finalizing{false};
+    std::atomic<int> calls_meanwhile{0};
+    run_ranks(GetParam(), [&](const std::shared_ptr<Communicator> &comm) {
+        const auto handle = testing_support::handle_of(comm);
+        constexpr int enough = 1000;
+        if (comm->rank() > 0) {
+            while (calls_meanwhile < enough) comm->progress();
+            check(vescomm_comm_finalize(handle.get()));
+            return;
+        }
+        RepeatingThread second([&](int) {
+            const bool counts = finalizing;
+            check(vescomm_comm_progress(handle.get()));
+            // The first thread may not have begun: the last calls come well after it did.
+            if (counts) ++calls_meanwhile;
+        });
+        finalizing = true;
+        check(vescomm_comm_finalize(handle.get()));
+        EXPECT_EQ(second.end(), "");
+    });
+}
+
 // All ranks wait for messages that are never sent, until a second thread of rank 0 aborts.
 TEST_P(Threads, AbortDuringAWait) {
     TestSetup setup = GetParam();

@@ -12,6 +12,7 @@
 #include <set>
 #include <thread>
 
+#include "base/interrupt.h"
 #include "transport/put_ranks.h"
 #include "transport/tcp_peer.h"
 
@@ -201,6 +202,18 @@ TEST(TcpListener, UsesOneInterfaceAndClosesWhenAllAreConnected) {
         EXPECT_TRUE(waiting.made) << waiting.why;
         EXPECT_EQ(listeners(), before);
     }
+}
+
+TEST(TcpListener, EndsAWaitForAPeerThatTheProgramInterrupts) {
+    Waiting waiting;
+    set_interrupt([](void *) { return 1; }, nullptr);
+    waiting.thread.join();
+    waiting.thread = std::thread([] {});
+    set_interrupt(nullptr, nullptr);
+    EXPECT_FALSE(waiting.made);
+    EXPECT_EQ(waiting.why.find("rank 0 was interrupted while it connected over TCP with rank 1"),
+              0u)
+        << waiting.why;
 }
 
 // Opens connections until stopped, and sends on them what an unauthenticated peer might send.

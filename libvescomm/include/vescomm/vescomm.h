@@ -1333,7 +1333,8 @@ VESCOMM_API vescomm_status_t vescomm_request_test(vescomm_request_t *request);
 
 /**
  * Waits until a request is complete. Several threads may wait for one request, while another thread
- * makes calls on its communicator; no thread may start or free the request meanwhile.
+ * makes calls on its communicator; no thread may start or free the request meanwhile. If waits for
+ * a request are interrupted, the timeout is that of all of them together.
  *
  * @return VESCOMM_OK. VESCOMM_IN_PROGRESS: the function of vescomm_set_interrupt() ended the wait;
  *         without such a function never. VESCOMM_ERROR_TIMEOUT: the error text names the peer that

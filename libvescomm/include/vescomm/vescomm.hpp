@@ -53,6 +53,7 @@ class Error : public std::runtime_error {
 public:
     explicit Error(vescomm_status_t status)
         : std::runtime_error(vescomm_get_last_error()), status_(status) {}
+    Error(vescomm_status_t status, const char *why) : std::runtime_error(why), status_(status) {}
 
     vescomm_status_t status() const noexcept { return status_; }
 
@@ -449,11 +450,12 @@ private:
 
 // A collective, a message, or a group of calls, created once and started many times.
 //
-// If the request is running, the destructor waits until it is complete, and throws no exception. If
-// the wait fails, at the latest after the timeout, the communicator is broken. After the destructor
-// nothing writes to the caller's arrays (source and output), also when the wait has failed. After a
-// failed wait, however, other ranks of this node may still write to the request's buffer until they
-// observe the failure. The buffer can be freed nevertheless: every process has its own mapping.
+// If the request is running, the destructor waits until it is complete, and throws no exception. A
+// function of vescomm_set_interrupt() does not end this wait. If the wait fails, at the latest
+// after the timeout, the communicator is broken. After the destructor nothing writes to the
+// caller's arrays (source and output), also when the wait has failed. After a failed wait, however,
+// other ranks of this node may still write to the request's buffer until they observe the failure.
+// The buffer can be freed nevertheless: every process has its own mapping.
 class Request {
 public:
     Request() = default;
@@ -497,12 +499,14 @@ public:
         check(status);
         return status == VESCOMM_OK;
     }
-    void wait() { check(vescomm_request_wait(get())); }
-    // Makes progress on other communicators meanwhile.
+    // Throws an Error of status VESCOMM_IN_PROGRESS if the function of vescomm_set_interrupt()
+    // ended the wait. The request is then still running, and may be waited for again.
+    void wait() { check_complete(vescomm_request_wait(get())); }
+    // Makes progress on other communicators meanwhile. Throws as wait().
     void wait_with(std::span<vescomm_comm_t *const> comms) {
-        check(vescomm_request_wait_with(get(), comms.data(), comms.size()));
+        check_complete(vescomm_request_wait_with(get(), comms.data(), comms.size()));
     }
-    // Starts the request and waits for it.
+    // Starts the request and waits for it. Throws as wait().
     void run() {
         start();
         wait();
@@ -535,9 +539,17 @@ private:
         return Request(made);
     }
 
+    static void check_complete(vescomm_status_t status) {
+        check(status);
+        if (status == VESCOMM_IN_PROGRESS)
+            throw Error(status,
+                        "the wait for a request was interrupted; the request is still running");
+    }
+
     static vescomm_status_t end(vescomm_request_t *request) {
         if (request == nullptr) return VESCOMM_OK;
-        vescomm_request_wait(request);
+        // All waits for one run have one deadline, so this ends.
+        while (vescomm_request_wait(request) == VESCOMM_IN_PROGRESS) continue;
         return vescomm_request_free(request);
     }
 
