@@ -33,7 +33,6 @@ BINDINGS = {
     "Python": (["bindings/python/core/*.cc", "bindings/python/core/*.h"], [VESCOMM, PLANNER], {
         "vescomm_is_interrupted": SIGNALS,
         "vescomm_plan_get_units": "plan_model() knows its units, and returns a layout for each",
-        "vescomm_request_wait_with": "not wrapped yet; a loop of test() and progress() does it",
         "vescomm_status_get_name": ERRORS,
     }),
     "Rust": (["bindings/rust/vescomm/src/**/*.rs"], [VESCOMM, PLANNER], {
