@@ -23,7 +23,7 @@ std::string metrics_text(const vescomm_comm_info_t &info, const vescomm_comm_cou
     append("vescomm_broken", "gauge", "1 when the communicator is broken.", broken ? 1 : 0);
     append("vescomm_operations_total", "counter", "Operations started.", counters.operations);
     append("vescomm_written_bytes_total", "counter",
-           "Bytes written by copies and conversions on this node.", counters.bytes_written);
+           "Bytes written by copies and conversions of this rank.", counters.bytes_written);
     append("vescomm_reduced_bytes_total", "counter", "Bytes read by reductions.",
            counters.bytes_reduced);
     append("vescomm_sent_bytes_total", "counter", "Bytes sent to other nodes.",

@@ -385,8 +385,8 @@ void expect_undisturbed(double seconds, const std::function<void(SimulatedWorld 
     for (auto &app : apps) app->clear();
 }
 
-// Regression: a process whose control plane ran out of memory told nobody, and the others waited
-// for it until their timeout.
+// Regression: a process whose control plane ran out of memory did not report it, and the others
+// waited for it until their timeout.
 TEST(ControlSimulation, ProcessWithoutMemoryEndsTheSessionOfAll) {
     int failed = 0;
     for (int victim = 0; victim < 3; ++victim)

@@ -104,6 +104,17 @@ inline constexpr const char *request_wait =
     "Raises:\n    TimeoutError: names the peer that did not respond. MismatchError,\n"
     "    PeerFailedError, AbortedError.\n\n"
     "Collective: no.  Blocking: yes.  Threads: safe.  Since: 0.1";
+inline constexpr const char *request_wait_with =
+    "Waits as wait(), and makes progress on other communicators meanwhile. Needed if ranks wait "
+    "on\n"
+    "several communicators in different orders.\n\n"
+    "Args:\n    comms: communicators; that of the request may be among them.\n"
+    "    timeout: as for wait().\n\n"
+    "Returns:\n    as wait().\n\n"
+    "Raises:\n    as wait(); also the first error of a broken communicator of comms. The request "
+    "then\n"
+    "    goes on.\n\n"
+    "Collective: no.  Blocking: yes.  Threads: safe.  Since: 0.1";
 inline constexpr const char *request_run = "start() and wait().\n" VESCOMM_COLLECTIVE;
 inline constexpr const char *request_explain =
     "Describes how the request will run: its algorithm, the reason for the choice, its "

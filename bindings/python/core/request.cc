@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <string>
+#include <vector>
 
 #include "docs.h"
 #include "gil.h"
@@ -53,17 +54,37 @@ bool Request::test() {
     return status == VESCOMM_OK;
 }
 
-bool Request::wait(std::optional<double> seconds) {
+template <typename Function>
+bool Request::wait_by(std::optional<double> seconds, Function &&function) {
     if (seconds && !(*seconds >= 0))
         throw nb::value_error("timeout is negative; give seconds, or None to wait until the end");
     std::optional<WaitLimit> limit;
     if (seconds) limit.emplace(std::chrono::duration<double>(*seconds));
-    const vescomm_status_t status = call_beside_others(vescomm_request_wait);
+    const vescomm_status_t status = call_beside_others(function);
     check(status);
     if (status == VESCOMM_OK) return true;
     // The limit has passed, or the handler of a signal has raised an exception.
     if (PyErr_Occurred()) throw nb::python_error();
     return false;
+}
+
+bool Request::wait(std::optional<double> seconds) {
+    return wait_by(seconds, vescomm_request_wait);
+}
+
+bool Request::wait_with(const nb::sequence &comms, std::optional<double> seconds) {
+    // Another thread may free a communicator meanwhile: its handle lives until the wait has ended.
+    std::vector<std::shared_ptr<CommHandle>> handles;
+    std::vector<vescomm_comm_t *> others;
+    for (const nb::handle each : comms) {
+        if (!nb::isinstance<Comm>(each))
+            throw nb::type_error("comms holds something that is no Communicator");
+        handles.push_back(nb::cast<const Comm &>(each).share());
+        others.push_back(handles.back()->get());
+    }
+    return wait_by(seconds, [&others](vescomm_request_t *request) {
+        return vescomm_request_wait_with(request, others.data(), others.size());
+    });
 }
 
 std::string Request::explain() {
@@ -98,6 +119,8 @@ void define_request(nb::module_ &module) {
         .def("start", &Request::start, docs::request_start)
         .def("test", &Request::test, docs::request_test)
         .def("wait", &Request::wait, nb::arg("timeout").none() = nb::none(), docs::request_wait)
+        .def("wait_with", &Request::wait_with, nb::arg("comms"),
+             nb::arg("timeout").none() = nb::none(), docs::request_wait_with)
         .def(
             "run",
             [](Request &request) {

@@ -30,6 +30,8 @@ public:
     bool test();
     // Returns false if the request is not complete after `seconds`.
     bool wait(std::optional<double> seconds);
+    // The same, and makes progress on other communicators meanwhile.
+    bool wait_with(const nanobind::sequence &comms, std::optional<double> seconds);
     std::string explain();
     // The message that the request has received last, as vescomm.Message.
     nanobind::object message(Integer index);
@@ -43,6 +45,9 @@ private:
     // Runs a function on the request, without the GIL.
     template <typename Function>
     vescomm_status_t call_beside_others(Function &&function);
+    // Returns false if `function`, a wait for the request, has not completed after `seconds`.
+    template <typename Function>
+    bool wait_by(std::optional<double> seconds, Function &&function);
 
     std::shared_ptr<CommHandle> comm_;
     vescomm_request_t *request_ = nullptr;

@@ -114,19 +114,19 @@ typedef struct vescomm_fsdp_spec_options {
      *  a divisor of the ranks that shard a unit. The first gather of a unit after a step fills the
      *  copy, in the type in which the unit is sent; each gather then stays within the ranks of one
      *  copy, so it is fast if these are a node. Values have the same bits. A gather that fills the
-     *  copy needs a further call of the engine on every rank of the group before it completes. Not
-     *  with units that stay gathered until the step (keep_gathered, zero1, zero2, ddp); no effect
-     *  if there is a slot for each unit. 0: no copy. */
+     *  copy needs a further call of the engine on every rank of the group before it completes. An
+     *  error with units that stay gathered until the step (keep_gathered, zero1, zero2, ddp). No
+     *  effect if there is a slot for each unit. 0: no copy. */
     int32_t reshard_ranks;
     uint32_t reserved2;
     /** A unit whose gathered parameters have more bytes is *large*. Large units have slots of their
      *  own, so that one of them, such as an embedding, does not decide the size of all slots. All
-     *  large units share one unit slot and one gradient slot. If units are tied to parameters of
-     *  large units, there are as many unit slots as large units must be gathered together, and the
-     *  same number of gradient slots, plus one for each large unit to which others are tied. As
-     *  many large units can be open at once as there are unit slots for them. A large unit that
-     *  shares its slot with no other stays gathered until the step. No effect if there is a slot
-     *  for each unit. 0: no unit is large. */
+     *  large units share one unit slot and one gradient slot. Tied parameters need more. The number
+     *  of unit slots for large units is then the number of large units that must be gathered
+     *  together. The number of gradient slots for them is the same, plus one for each large unit to
+     *  which others are tied. As many large units can be open at once as there are unit slots for
+     *  them. A large unit that shares its slot with no other stays gathered until the step. No
+     *  effect if there is a slot for each unit. 0: no unit is large. */
     int64_t large_unit_bytes;
     /** Number of ranks among which the experts of units with VESCOMM_FSDP_EXPERTS are divided. It
      *  divides the experts of each of their parameters, and the ranks that shard a unit. An error
@@ -201,7 +201,8 @@ typedef int32_t vescomm_fsdp_placement_t;
  * Adds an axis to the mesh of ranks. The last axis has consecutive ranks. Without an axis the
  * preset is zero3.
  *
- * These combinations of placements exist. There is at most one axis of each group of rows.
+ * These combinations of placements exist. A mesh has at most one axis of the rows "first" and at
+ * most one of the rows "last".
  *
  *     axis   parameters  gradients  optimizer  as in
  *     last   shard       shard      shard      zero3
@@ -767,10 +768,10 @@ static inline vescomm_fsdp_step_t vescomm_fsdp_step_init(void) {
  *                results filled.
  * @param stream  must be NULL: all memory here is host memory.
  * @return as the events. VESCOMM_ERROR_MISMATCH: the arguments differ between ranks; nothing was
- *         updated. VESCOMM_ERROR_INVALID_ARGUMENT: also when a kind of optimizer failed; this
- *         rank's shards are then partly updated, and vescomm_fsdp_reset() does not restore them.
- *         If a gather cannot be started, the step is complete nevertheless, and the next event
- *         returns the error.
+ *         updated. VESCOMM_ERROR_INVALID_ARGUMENT: also when `step` of an optimizer kind failed;
+ *         this rank's shards are then partly updated, and vescomm_fsdp_reset() does not restore
+ *         them. If a gather cannot be started, the step is complete nevertheless, and the next
+ *         event returns the error.
  *
  * Collective: yes, same order.  Blocking: at most the timeout.  Threads: one.  Since: 0.1
  */
@@ -799,7 +800,7 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_set_group(vescomm_fsdp_t *engine, uint
  * After: parameters, states of the optimizer and settings of groups are as after the last step, or
  * after vescomm_fsdp_create(). Views are invalid. If vescomm_fsdp_step() succeeded on some ranks
  * only, because another rank failed after its update, reset completes the step on all ranks. There
- * is one exception: if a kind of optimizer failed in vescomm_fsdp_step(), the step counts as
+ * is one exception: if `step` of an optimizer kind failed, the step counts as
  * complete, and the shards of that rank stay partly updated until all ranks call
  * vescomm_fsdp_load() or vescomm_fsdp_initialise().
  *

@@ -233,7 +233,8 @@ public:
     }
     void reset() { check(vescomm_fsdp_reset(get())); }
 
-    // `survivors` must outlive the engine from here on. Returns `recovery` with the results.
+    // The handle of `survivors`, which may move to another owner, must outlive the engine from here
+    // on. Returns `recovery` with the results.
     vescomm_fsdp_recovery_t recover(
         const Communicator &survivors,
         vescomm_fsdp_recovery_t recovery = vescomm_fsdp_recovery_init()) {

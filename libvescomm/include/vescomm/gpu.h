@@ -34,11 +34,15 @@
  * the memory of vescomm_gpu_malloc(). The log has a line about it. Destroy graphs before the
  * communicator.
  *
- * While the program captures a stream, it may call all functions but vescomm_gpu_mfree() and
- * vescomm_gpu_comm_free(), which wait for the device: CUDA forbids that, and invalidates the
- * capture. For its own calls of CUDA vescomm relaxes the capture mode of the calling thread. NCCL's
- * threads keep theirs, so capture with cudaStreamCaptureModeThreadLocal while a communicator is
- * created.
+ * While the program captures a stream of the device, it may call all functions, and the capture
+ * stays valid, with one exception. vescomm_gpu_mfree(), vescomm_gpu_comm_free(), and
+ * vescomm_gpu_buffer_free() of a buffer with memory of its own wait for the device. CUDA forbids
+ * that: the capture becomes invalid, and the memory is not freed (vescomm_gpu_comm_free() leaks
+ * it). vescomm_gpu_wait() refuses the captured stream, and the default stream if the captured one
+ * is blocking.
+ *
+ * For its own calls of CUDA vescomm relaxes the capture mode of the calling thread. NCCL's threads
+ * keep theirs, so capture with cudaStreamCaptureModeThreadLocal while a communicator is created.
  *
  * cudaGetLastError() does not return errors of CUDA that vescomm has reported.
  *
@@ -344,9 +348,9 @@ typedef struct vescomm_gpu_buffer_options {
     uint32_t struct_size;
     /** Type of the elements. 0, VESCOMM_TYPE_DEFAULT: f32. */
     vescomm_type_t type;
-    /** Memory that holds the buffer: the beginning of memory of vescomm_gpu_malloc() on the same
-     *  communicator, on every rank that of the same call. It cannot be freed before the buffer.
-     * NULL: new memory, which is freed with the buffer. */
+    /** Memory that holds the buffer: an address that vescomm_gpu_malloc() has returned on the same
+     *  communicator. All ranks pass the memory of the same call. It cannot be freed before the
+     *  buffer. NULL: new memory, which is freed with the buffer. */
     void *memory;
     /** First byte within the memory, a multiple of 256. Not used for new memory. */
     uint64_t offset_bytes;
@@ -405,7 +409,7 @@ VESCOMM_API vescomm_status_t vescomm_gpu_buffer_create(vescomm_gpu_comm_t *comm,
 /**
  * Returns a view of the whole buffer; its data is a device address.
  *
- * @param view  [out] of a strided buffer with its gaps, whose contents are undefined after
+ * @param view  [out] includes the gaps of a strided buffer, whose contents are undefined after
  *              collectives.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: also after vescomm_gpu_comm_free().
  *
@@ -417,7 +421,8 @@ VESCOMM_API vescomm_status_t vescomm_gpu_buffer_get_data(const vescomm_gpu_buffe
 /**
  * Returns a view of one tensor, a dense row-major array of its shape; its data is a device address.
  *
- * @param index  in [0, tensors); vescomm_layout_find_tensor() returns it for a name.
+ * @param index  as for vescomm_layout_get_tensor(); vescomm_layout_find_tensor() returns it for a
+ *               name.
  * @param view   [out] valid until the buffer is freed.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: also for a tensor of a strided buffer with
  *         elements of several ranks; vescomm_gpu_buffer_get_shard() and vescomm_layout_get_piece()
@@ -433,7 +438,7 @@ VESCOMM_API vescomm_status_t vescomm_gpu_buffer_get_tensor(const vescomm_gpu_buf
  * Returns a view of the shard of a rank in the memory of the calling rank; its data is a device
  * address.
  *
- * @param rank  of any rank. Its shard has the data of that rank after an all_gather_v.
+ * @param rank  any rank. After an all_gather_v the shard has the data of that rank.
  * @param view  [out] valid until the buffer is freed.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: also after vescomm_gpu_comm_free().
  *

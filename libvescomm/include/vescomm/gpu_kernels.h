@@ -5,8 +5,8 @@
  * quantisation in blocks, and AdamW. Results have the bits of the same operations of vescomm and
  * its FSDP engine on host memory.
  *
- * This interface is experimental: the kernels have been compiled for GPUs, but their arithmetic has
- * been tested on the host only, never on a GPU, and may change.
+ * This interface is experimental and may change. The kernels have been compiled for GPUs. Their
+ * arithmetic has been tested on the host only, never on a GPU.
  *
  * A library that was built where nvcc was found has the kernels. Otherwise VESCOMM_GPU_KERNELS
  * names a file with kernels that was built elsewhere; without one, the calls return
@@ -15,9 +15,9 @@
  *
  * The calls put work on a CUDA stream of the current device of the calling thread, and return
  * before it is complete. They allocate nothing, never wait for the device, and may be captured into
- * a CUDA graph. `stream` is a cudaStream_t; NULL is the legacy default stream. All addresses are
- * device addresses unless stated otherwise, which are not checked; they are aligned to their
- * elements, and fastest if aligned to 16 bytes. Memory must stay valid until the work is complete.
+ * a CUDA graph. `stream` is a cudaStream_t; NULL is the legacy default stream. Addresses are
+ * device addresses unless stated otherwise, and are not checked. They must be aligned to their
+ * elements; alignment to 16 bytes is fastest. Memory must stay valid until the work is complete.
  *
  * A call after a failed launch may return an error of earlier work, as CUDA does.
  */
@@ -53,7 +53,8 @@ typedef struct vescomm_gpu_piece {
 } vescomm_gpu_piece_t;
 
 /**
- * Sets the elements of pieces to zero. One launch for 128 pieces, as for all functions on pieces.
+ * Sets the elements of pieces to zero. One launch for up to 128 pieces, as in all functions on
+ * pieces.
  *
  * @param target  device address of element 0 of the slab.
  * @param type    any type.
@@ -136,8 +137,8 @@ VESCOMM_API vescomm_status_t vescomm_gpu_unscale(void *target, vescomm_type_t ty
  * ranks are added by an all_reduce of VESCOMM_GPU_SUM_WORDS i64.
  *
  * @param words   [in,out] device address of the words of the sum, zero before the first call, as
- *                vescomm_gpu_zero() makes them. Before vescomm_gpu_clip_factor(), 2^43 elements on
- *                all ranks together, and 2^30 pieces, cannot overflow.
+ *                vescomm_gpu_zero() makes them. A sum of up to 2^43 elements and 2^30 pieces of all
+ *                ranks together cannot overflow.
  * @param source  the slab, at the target of the pieces.
  * @param type    f32, bf16 or f16.
  * @return as vescomm_gpu_zero().

@@ -35,11 +35,12 @@
  * `vescomm_X_t`. A member that is zero means "the default". Strings are UTF-8 and copied.
  *
  * Names. A function of an object is `vescomm_OBJECT_VERB_NOUN`, and one that reads a property of it
- * is `vescomm_OBJECT_get_NOUN`. Three kinds of functions have other names. Those of the process
+ * is `vescomm_OBJECT_get_NOUN`. Four kinds of functions have other names. Those of the process
  * have no object: vescomm_get_version(), vescomm_is_interrupted(). The trace, the flight recorder
  * and the group of calls of a communicator have no handle: vescomm_trace_start() takes the
  * communicator. Collectives, messages and allocations have their usual names: vescomm_all_reduce(),
- * vescomm_send(), vescomm_malloc(), vescomm_mfree().
+ * vescomm_send(), vescomm_malloc(), vescomm_mfree(). A function that creates a request has the name
+ * of its collective: vescomm_all_reduce_create().
  *
  * *In place* means that the calling rank's own elements have the same address in source and output.
  * This holds for buffers and for arrays. In the options of a request on a buffer, NULL means in
@@ -193,8 +194,8 @@ typedef int (*vescomm_interrupt_function_t)(void *context);
  *
  * A wait that it ends returns
  *
- * - VESCOMM_IN_PROGRESS from vescomm_request_wait(): the request is still running, and may be
- *   waited for again;
+ * - VESCOMM_IN_PROGRESS from vescomm_request_wait() and vescomm_request_wait_with(): the request is
+ *   still running, and may be waited for again;
  * - VESCOMM_ERROR_ABORTED from any other function, because other ranks rely on the call: the
  *   communicator is broken, and the error text on the other ranks names this rank and the call.
  *
@@ -674,7 +675,7 @@ VESCOMM_API vescomm_status_t vescomm_layout_get_info(const vescomm_layout_t *lay
 /**
  * Describes one tensor of a layout.
  *
- * @param index   in [0, tensors), in order of offset.
+ * @param index   from 0, in order of offset; less than the number of tensors of the layout.
  * @param tensor  [in,out] struct_size set by the caller; name and shape are owned by @p layout.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT.
  *
@@ -1040,7 +1041,8 @@ VESCOMM_API vescomm_status_t vescomm_buffer_get_data(const vescomm_buffer_t *buf
 /**
  * Returns a view of one tensor: a dense row-major array of its shape.
  *
- * @param index  in [0, tensors); vescomm_layout_find_tensor() returns it for a name.
+ * @param index  as for vescomm_layout_get_tensor(); vescomm_layout_find_tensor() returns it for a
+ *               name.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT.
  *
  * Collective: no.  Blocking: no.  Threads: safe.  Since: 0.1
@@ -1239,7 +1241,8 @@ VESCOMM_API vescomm_status_t vescomm_reduce_scatter_v_create(
  * @return as vescomm_all_gather_v_create(), without VESCOMM_ERROR_UNSUPPORTED.
  *
  * Collective: yes, same order.  Blocking: until all ranks agree.
- * Threads: one at a time per communicator.  Cost: a reduce_scatter_v and an all_gather_v.
+ * Threads: one at a time per communicator.  Cost: that of the algorithm, which
+ * docs/algorithms.md lists; for large data about a reduce_scatter_v and an all_gather_v.
  * Since: 0.1
  */
 VESCOMM_API vescomm_status_t vescomm_all_reduce_create(vescomm_comm_t *comm,
@@ -1278,8 +1281,8 @@ VESCOMM_API vescomm_status_t vescomm_reduce_create(vescomm_comm_t *comm, vescomm
  * @return as vescomm_all_gather_v_create(), without VESCOMM_ERROR_UNSUPPORTED.
  *
  * Collective: yes, same order.  Blocking: until all ranks agree.
- * Threads: one at a time per communicator.  Cost: every other rank writes the buffer once; between
- * nodes ceil(log2(nodes)) steps.  Since: 0.1
+ * Threads: one at a time per communicator.  Cost: the buffer of each other rank is written
+ * once; the steps between nodes depend on the algorithm, see docs/algorithms.md.  Since: 0.1
  */
 VESCOMM_API vescomm_status_t vescomm_broadcast_create(vescomm_comm_t *comm,
                                                       vescomm_buffer_t *buffer,
@@ -1658,9 +1661,9 @@ VESCOMM_API vescomm_status_t vescomm_all_to_all(vescomm_comm_t *comm, const void
  * A send may complete before the peer receives. The *limit* is 128 KiB in a communicator of up to 8
  * ranks, less in a larger one, and 2 KiB in one of 512 ranks and more. A message within the limit
  * completes immediately if at most three earlier messages to the same peer are unreceived. A larger
- * message completes when all of it has been received but its last bytes, at most LIMIT of them.
- * Programs must not rely on this, as in MPI: two ranks that send to each other put their sends and
- * receives in a group.
+ * message completes when at most *limit* bytes of it have not been received yet. Programs must not
+ * rely on this, as in MPI: two ranks that send to each other put their sends and receives in a
+ * group.
  *
  * A sender has four slots for each peer. If a receive waits for a message behind them, the receiver
  * copies the earlier, unmatched messages into its memory, at most 256 MiB for a communicator; each
@@ -1684,11 +1687,10 @@ VESCOMM_API vescomm_status_t vescomm_send(vescomm_comm_t *comm, const void *sour
 /**
  * Receives a message that a rank sends with vescomm_send(). No other rank takes part.
  * It takes the oldest message of the peer that has its tag (see @p options) and that no earlier
- * receive takes. From VESCOMM_ANY_SOURCE it takes the oldest such message of some rank. Ranks
- * with such messages are served round robin: many messages of one do not delay those of the others.
- * Messages of the calling rank to itself count too, since another of its threads may send. A wait
- * on VESCOMM_ANY_SOURCE therefore ends only with the timeout if all other ranks have finalized the
- * communicator.
+ * receive takes. From VESCOMM_ANY_SOURCE it takes the oldest such message of some rank, and serves
+ * ranks round robin: many messages of one rank do not delay those of the others. The calling rank
+ * is one of them, because another of its threads may send to it. A wait on VESCOMM_ANY_SOURCE
+ * therefore lasts until the timeout if all other ranks have finalized the communicator.
  * After completion: output holds the message. vescomm_request_get_message() returns its sender.
  * @param output  @p count elements.
  * @param count   number of elements; with 0 the call completes when the peer has sent.

@@ -96,7 +96,8 @@ typedef struct vescomm_planner_options {
     uint32_t struct_size;
     vescomm_planner_mode_t mode;
     /** Every tensor starts at a multiple of this, and a uniform shard is a multiple of it. 0: 64
-     *  elements, which are 128 bytes of bf16. Matrix kernels and NCCL require at least 16 bytes. */
+     *  elements, which are 128 bytes of bf16. Matrix kernels require at least 16 bytes, and NCCL is
+     *  several times slower with less. */
     int64_t start_alignment;
     /** Ragged cuts lie on multiples of this wherever blocks allow it, and shards are compared after
      *  rounding up to it. With weights, a cut is left unaligned if aligning it would enlarge a

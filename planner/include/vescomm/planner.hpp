@@ -9,7 +9,7 @@
 //     vescomm::planner::Answer answer = vescomm::planner::plan(problem);
 //     auto layout = vescomm::planner::make_layout(problem, answer);
 //
-// planner.h is the C interface. place.h, uniform.h and cut.h explain the algorithms.
+// planner.h is the C interface. docs/planner-algorithms.md explains the algorithms.
 #pragma once
 
 #include <cstddef>
@@ -73,7 +73,8 @@ struct Costs {
 struct Options {
     Mode mode = Mode::ragged;
     // Every tensor starts at a multiple of this many elements, and a uniform shard is a multiple of
-    // it. 64 elements are 128 bytes of bf16. Matrix kernels and NCCL require at least 16 bytes.
+    // it. 64 elements are 128 bytes of bf16. Matrix kernels require at least 16 bytes, and NCCL is
+    // several times slower with less.
     std::int64_t start_alignment = 64;
     // Ragged cuts lie on multiples of this wherever blocks allow it, and shards are compared after
     // rounding up to it: saving a rank fewer elements is not worth an unaligned cut. With weights,
@@ -83,9 +84,10 @@ struct Options {
     // Maximum size of a shard. A layout with a larger shard is rejected. 0: no limit.
     std::int64_t shard_limit = 0;
     // Maximum number of steps to search for a better order, or for the proof that there is none.
-    // Used only if a layout does not meet the lower bound. A step examines one tensor and takes
-    // about 10 ns. The limit is not a time, so that the same input gives the same answer on every
-    // machine. 0: no search. The default of vescomm-plan is 20,000,000.
+    // Used only if a layout does not meet the lower bound. A step evaluates one state of the
+    // search, or one kind of tensors in it, and takes about 10 ns. The limit is not a time, so that
+    // the same input gives the same answer on every machine. 0: no search. The default of
+    // vescomm-plan is 20,000,000.
     std::int64_t search_steps = 0;
     // Mode::balanced: the fraction by which the largest shard of one unit may exceed its minimum.
     // The owner of that shard is the straggler of the unit's collectives, so a smaller excess is

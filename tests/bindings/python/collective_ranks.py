@@ -204,6 +204,27 @@ def check_requests(comm):
     comm.barrier()
 
 
+def check_waits_with_other_communicators(comm):
+    """Half of the ranks wait on one communicator first, the others on another one."""
+    comms = [comm, comm.dup()]
+    count = 1_000_000  # many chunks: start() does not move all of them
+    for _ in range(3):
+        data = [np.full(count, k + 1, np.float32) for k in range(2)]
+        requests = [each.all_reduce(array, wait=False) for each, array in zip(comms, data)]
+        for k in (comm.rank % 2, 1 - comm.rank % 2):
+            assert requests[k].wait_with(comms) is True
+            same(data[k], np.full(count, (k + 1) * comm.ranks))
+    assert requests[0].wait_with((), timeout=0) is True  # complete already
+    comms[1].free()
+    for wrong, error in ((3, TypeError), ([3], TypeError), (comms, vescomm.InvalidArgumentError)):
+        try:
+            requests[0].wait_with(wrong)
+        except error:
+            pass
+        else:
+            raise AssertionError(f"wait_with({wrong}) has raised no {error}")
+
+
 def check_buffers(comm):
     counts = [k + 1 for k in range(comm.ranks)]
     layout = vescomm.Layout.from_counts(counts)
@@ -280,6 +301,7 @@ def collectives():
         check_types(comm)
         check_messages(comm)
         check_requests(comm)
+        check_waits_with_other_communicators(comm)
         check_buffers(comm)
         check_registered(comm)
         check_communicators(comm)
