@@ -2,6 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/request_options.h"
 
+#include <fmt/format.h>
+
+#include <cmath>
+
 #include "base/types.h"
 #include "execute/kernels.h"
 
@@ -48,6 +52,12 @@ void check(const Communicator &comm, const RequestOptions &options, vescomm_type
     if (options.op == VESCOMM_PREMULTIPLIED_SUM && options.factor == 0)
         refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options,
                "factor is 0; give VESCOMM_PREMULTIPLIED_SUM what to multiply by");
+    constexpr double limit = 9.2e18;  // below 2^63
+    if (options.op == VESCOMM_PREMULTIPLIED_SUM && is_integer(combined) &&
+        !(std::abs(options.factor) < limit && std::trunc(options.factor) == options.factor))
+        refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options,
+               fmt::format("factor is {}; for {} it must be a whole number of less than 9.2e18",
+                           options.factor, name_of_type(combined)));
     if (options.op != VESCOMM_PREMULTIPLIED_SUM && options.factor != 0)
         refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options,
                "takes no factor without VESCOMM_PREMULTIPLIED_SUM; leave it zero");

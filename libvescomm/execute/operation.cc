@@ -184,7 +184,7 @@ void Operation::signal(const BoundStep &step) noexcept {
 
 const std::byte *Operation::at(const BoundSource &source, std::uint64_t bytes) noexcept {
     const std::byte *registered =
-        source.registered.local < 0 ? nullptr : registration_.find(source.registered);
+        source.registered.local < 0 ? nullptr : registration_.find(source.registered, bytes);
     if (registered == nullptr) return at(source.address);
     add(counters_.bytes_registered, bytes);
     return registered;
@@ -225,7 +225,8 @@ void Operation::execute(const BoundLane &lane, const BoundStep &step) noexcept {
     }
     const auto begin = step.timed ? Clock::now() : Clock::time_point{};
     if (step.action == Action::copy) {
-        loops_.copy(step, at(step.to), at(step.from, step.bytes));
+        const std::uint64_t read = std::uint64_t{step.count} * size_of(step.from_type);
+        loops_.copy(step, at(step.to), at(step.from, read));
         add(counters_.bytes_written, step.bytes);
     } else {
         loops_.reduce(

@@ -43,12 +43,16 @@ public:
     // Publishes the words. This rank has acquired the slot.
     void publish() const noexcept;
 
-    // The registered elements of a local peer, or nullptr if they are in its staging buffer. The
-    // first flag of the peer in this run has been seen.
-    const std::byte *find(const RegisteredAddress &address) const noexcept {
+    // `bytes` registered bytes of a local peer, or nullptr if they are in its staging buffer. The
+    // first flag of the peer in this run has been seen. A rank of another node could have written
+    // the word: it is not trusted.
+    const std::byte *find(const RegisteredAddress &address, std::uint64_t bytes) const noexcept {
         const auto local = static_cast<std::size_t>(address.local);
         const std::uint64_t word = *context_.registered_word(local, address.word);
-        if (word == 0) return nullptr;
+        const std::uint64_t size = registration_.pools->bytes;
+        if (word == 0 || word - 1 > size || address.offset > size - (word - 1) ||
+            bytes > size - (word - 1) - address.offset)
+            return nullptr;
         return registration_.pools->base[local] + (word - 1) + address.offset;
     }
 

@@ -354,7 +354,14 @@ void measure_machine(std::string name) {
         MachineFile file = earlier(name);
         const bool known = bench.largest(comm->rank() == 0 && file.machine != Machine{}) > 0;
         if (!known || comm->nodes().members(0).size() > 1) measure_node(bench, times);
-        const bool tcp = expects_tcp_links(comm->config().transport);
+        // The links in use: encryption, or one rank without RDMA, makes all use TCP.
+        const Nodes &nodes = comm->nodes();
+        const int elsewhere = nodes.count() > 1
+                                  ? nodes.members(nodes.node_of(comm->rank()) == 0 ? 1 : 0)[0]
+                                  : no_rank;
+        const bool tcp = elsewhere == no_rank
+                             ? expects_tcp_links(comm->config().transport)
+                             : comm->routes()[static_cast<std::size_t>(elsewhere)]->name() == "tcp";
         if (comm->nodes().count() > 1) measure_links(bench, times);
         if (comm->rank() == 0) {
             const auto kind = tcp ? MachineFile::Links::tcp : MachineFile::Links::rdma;

@@ -120,6 +120,7 @@ int main(int argc, char **argv) {
         app.add_option("--explain", question.collective, "a collective, such as all_gather_v");
     app.add_option("--bytes", question.bytes, "size of the whole buffer, such as 4096, 64KiB, 1MiB")
         ->transform(CLI::AsSizeValue(false))
+        ->check(CLI::Range(std::uint64_t{0}, std::uint64_t{1} << 42))  // as large as arrays may be
         ->needs(explain);
     app.add_option("--nodes", question.nodes,
                    "ranks on each node, such as 4 or 3,1,2; with --ranks, how many nodes")

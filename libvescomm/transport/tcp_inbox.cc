@@ -9,9 +9,14 @@
 namespace vescomm::internal {
 namespace {
 
-// Limit of the bytes in the unexpected queue of one peer. Schedules send few eager bytes, and no
-// rank is more than one operation ahead.
+// Limit of the memory of the unexpected queue of one peer. Schedules send few eager bytes, and only
+// in slots that their rank has acquired.
 constexpr std::uint64_t max_unexpected_bytes = 256 << 20;
+
+// The memory that a message takes in the queue. Messages without bytes are limited too.
+std::uint64_t cost_of(const TcpMessage &message) {
+    return sizeof(TcpUnexpected) + message.bytes;
+}
 
 }  // namespace
 
@@ -118,7 +123,7 @@ void TcpInbox::raise(int peer, const TcpMessage &message) noexcept {
 
 TcpUnexpected *TcpInbox::keep(int peer, const TcpMessage &message) noexcept {
     Sender &sender = senders_[static_cast<std::size_t>(peer)];
-    if (message.bytes > max_unexpected_bytes - sender.unexpected_bytes) {
+    if (sender.unexpected_bytes + cost_of(message) > max_unexpected_bytes) {
         refuse(peer, "it is too much to be kept until it is expected");
         return nullptr;
     }
@@ -140,7 +145,7 @@ void TcpInbox::queue(Sender &sender, TcpUnexpected *unexpected) noexcept {
     (sender.first == nullptr ? sender.first : sender.last->next) = unexpected;
     sender.last = unexpected;
     unexpected->next = nullptr;
-    sender.unexpected_bytes += unexpected->message.bytes;
+    sender.unexpected_bytes += cost_of(unexpected->message);
 }
 
 // Large messages are rare: their memory returns to the system.
@@ -163,7 +168,7 @@ void TcpInbox::grant_credit(int peer, SignalName signal, std::uint64_t value) no
         } else {
             (before == nullptr ? sender.first : before->next) = next;
             if (sender.last == at) sender.last = before;
-            sender.unexpected_bytes -= at->message.bytes;
+            sender.unexpected_bytes -= cost_of(at->message);
             take_in(peer, at->message, at->bytes.data());
             give_back(at);
         }

@@ -88,7 +88,9 @@ void UcxEndpoint::send(UcxPiece *piece, const std::byte *from, ucp_mem_h source)
         parameters.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
         parameters.flags = UCP_AM_SEND_FLAG_REPLY;
     }
-    if (message.kind == MessageKind::batch) {
+    // A put with credit stays with its receiver until that expects it. By rendezvous it would hold
+    // one of the few places of its queue meanwhile, and later puts could not pass it.
+    if (message.kind == MessageKind::batch || message.credit != 0) {
         parameters.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
         parameters.flags = UCP_AM_SEND_FLAG_EAGER;
     }

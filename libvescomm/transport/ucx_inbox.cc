@@ -27,7 +27,7 @@ void UcxInbox::give_up(int peer) noexcept {
     Sender &sender = senders_[peer];
     std::erase_if(sender.eager, [&](const Eager &eager) {
         if (eager.rendezvous == nullptr) return false;
-        sender.eager_bytes -= eager.message.bytes;
+        sender.eager_bytes -= cost_of(eager.message);
         ucx_.am_data_release(worker_.handle(), eager.rendezvous);
         return true;
     });
@@ -52,9 +52,9 @@ bool UcxInbox::has_credit(const Sender &sender, const UcxMessage &message) noexc
 
 const char *UcxInbox::keep(Sender &sender, const UcxMessage &message, void *data,
                            bool rendezvous) noexcept {
-    // Schedules put few eager bytes, and no rank is more than one operation ahead.
+    // Schedules put few eager bytes, and only in slots that their rank has acquired.
     constexpr std::uint64_t max_bytes = 256 << 20;
-    if (message.bytes > max_bytes - sender.eager_bytes)
+    if (sender.eager_bytes + cost_of(message) > max_bytes)
         return "it is too much to be kept until it is expected";
     try {
         Eager &eager = sender.eager.emplace_back();
@@ -69,7 +69,7 @@ const char *UcxInbox::keep(Sender &sender, const UcxMessage &message, void *data
         return "there is no memory left to keep it until it is expected";
     }
     keep_data_ = rendezvous;
-    sender.eager_bytes += message.bytes;
+    sender.eager_bytes += cost_of(message);
     return nullptr;
 }
 
@@ -89,7 +89,7 @@ void UcxInbox::grant_credit(int peer, SignalName signal, std::uint64_t value) no
             if (rendezvous) ucx_.am_data_release(worker_.handle(), data);
             return context_.refuse(eager->message, why);
         }
-        sender.eager_bytes -= eager->message.bytes;
+        sender.eager_bytes -= cost_of(eager->message);
         eager = sender.eager.erase(eager);
     }
 }

@@ -76,6 +76,10 @@ private:
         void *rendezvous = nullptr;  // UCX's descriptor, or
         std::vector<std::byte> bytes;  // a copy of the bytes
     };
+    // The memory that a message takes in the queue. Messages without bytes are limited too.
+    static std::uint64_t cost_of(const UcxMessage &message) {
+        return sizeof(Eager) + message.bytes;
+    }
 
     struct Sender {
         ReceivedSignals signals;

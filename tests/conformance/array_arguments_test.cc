@@ -3,6 +3,7 @@
 //
 // Rejected arguments of collectives on arrays, and the error messages.
 #include <array>
+#include <cmath>
 
 #include "base/types.h"
 #include "support/array_calls.h"
@@ -102,6 +103,24 @@ TEST(ArrayArguments, OnlyPremultipliedSumsTakeAFactor) {
         EXPECT_REFUSED(call(VESCOMM_MAX), "takes no factor");
         check(call(VESCOMM_PREMULTIPLIED_SUM));
         EXPECT_EQ(data, Floats(10, 1));
+    });
+}
+
+// 0.5 would make every integer 0.
+TEST(ArrayArguments, FactorsOfIntegersAreWholeNumbers) {
+    run_array_ranks(two, [](vescomm_comm_t *comm) {
+        std::vector<std::int32_t> data(10, 2);
+        auto options = vescomm_call_options_init();
+        const auto call = [&](double factor) {
+            options.factor = factor;
+            return vescomm_all_reduce(comm, data.data(), data.data(), 10, VESCOMM_I32,
+                                      VESCOMM_PREMULTIPLIED_SUM, &options, nullptr, nullptr);
+        };
+        EXPECT_REFUSED(call(0.5), "factor is 0.5; for i32 it must be a whole number");
+        EXPECT_REFUSED(call(std::nan("")), "factor is nan");
+        EXPECT_REFUSED(call(1e30), "factor is 1e+30");
+        check(call(-3));
+        EXPECT_EQ(data, std::vector<std::int32_t>(10, -12));
     });
 }
 

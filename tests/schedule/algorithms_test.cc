@@ -124,6 +124,18 @@ void put_in_place(CheckedRegistrations &arrays, int ranks, bool flat, std::mt199
     }
 }
 
+// An eager put waits for no rank. Only the slot that its lane has acquired limits how many of them
+// a program can start, and the receiver has to keep.
+void expect_acquired_eager_puts(const Schedule &schedule) {
+    for (const Lane &lane : schedule.lanes) {
+        bool acquired = false;
+        for (const Step &step : lane.steps()) {
+            acquired |= step.action == Action::acquire;
+            ASSERT_TRUE(acquired || !(step.action == Action::wait && step.eager));
+        }
+    }
+}
+
 // Blocks of a few elements, and staging buffers that hold from less than one block to all of them.
 // The last vectors and staging buffers are a thousand times larger, so that messages are cut into
 // slices.
@@ -158,6 +170,7 @@ TEST_P(Algorithms, AreCorrectForArraysWithAnySizeOfTheStagingBuffer) {
                 }
                 if (!entry.solves(problem)) continue;
                 const std::vector<Schedule> schedules = make_all(entry, problem);
+                for (const Schedule &schedule : schedules) expect_acquired_eager_puts(schedule);
                 std::vector<CheckedRegistrations> masks{{}, random_arrays(ranks, 1, arrays)};
                 if (scale == 1) masks.push_back(random_arrays(ranks, 2, arrays));
                 for (CheckedRegistrations &registered : masks) {

@@ -143,6 +143,11 @@ class Explain(unittest.TestCase):
         return [(mark, float(time) * units[unit] if time else None, name)
                 for mark, time, unit, name in rows], out
 
+    def test_refuses_sizes_that_no_array_can_have(self):
+        code, _, err = run("--explain", "all_gather_v", "--bytes", "8EiB", "--nodes", 4)
+        self.assertNotEqual(code, 0)
+        self.assertIn("--bytes", err)
+
     def test_shows_the_fastest_candidate_first(self):
         rows, out = self.explain("all_gather_v", "--bytes", "1MiB", "--nodes", "4,4")
         self.assertEqual([(mark, name) for mark, _, name in rows],

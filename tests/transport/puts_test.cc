@@ -126,6 +126,35 @@ TEST_P(Puts, EagerPutWaitsForCredit) {
     put_eager(GetParam(), 3'000'000);
 }
 
+// More puts than UCX holds for one peer wait for credit. A later message passes them.
+TEST_P(Puts, ManyEagerPutsWithoutCreditBlockNothing) {
+    run_ranks(GetParam(), 2, [](Rank &self) {
+        constexpr std::uint64_t puts = 20;
+        constexpr std::size_t bytes = 300'000;
+        constexpr SignalName arrived{3, 1}, later{3, 2};
+        self.share(1, bytes);
+        if (self.rank == 0) {
+            const auto source = make_bytes(5, bytes);
+            std::atomic<std::uint32_t> pending{puts};
+            for (std::uint64_t value = 1; value <= puts; ++value) {
+                Put put{1, source.data(), 1, 0, bytes, arrived, value, &pending};
+                put.credit = value;
+                self.transport->put(put);
+            }
+            self.transport->signal(1, later, 1);
+            self.wait([&] { return pending.load() == 0; });
+            self.meet();
+            return;
+        }
+        self.wait_for(0, later, 1);
+        EXPECT_EQ(self.transport->signalled(0, arrived), 0u);
+        self.transport->grant_credit(0, {3, 0}, puts);
+        self.wait_for(0, arrived, puts);
+        EXPECT_EQ(first_difference(self.arena.data(), 5, bytes), bytes);
+        self.meet();
+    });
+}
+
 TEST_P(Puts, EagerPutWithoutCreditIsDropped) {
     run_ranks(GetParam(), 2, [](Rank &self) {
         const std::vector<std::byte> source(100);

@@ -1167,7 +1167,8 @@ typedef struct vescomm_request_options {
     /** Name of the algorithm to use. NULL: the variable VESCOMM_ALGORITHM, or the library chooses;
      *  vescomm_request_explain() returns the choice. Borrowed for the call. */
     const char *algorithm;
-    /** VESCOMM_PREMULTIPLIED_SUM: factor of every contribution, not 0; the same on every rank. */
+    /** VESCOMM_PREMULTIPLIED_SUM: factor of every contribution, the same on every rank. Not 0; a
+     * whole number for integers. */
     double factor;
 } vescomm_request_options_t;
 
@@ -1486,7 +1487,8 @@ typedef struct vescomm_call_options {
     /** vescomm_send(), vescomm_receive(): tag of the message, from 0 to 2^31 - 1. Collectives: 0.
      */
     int32_t tag;
-    /** VESCOMM_PREMULTIPLIED_SUM: factor of every contribution, not 0; the same on every rank. */
+    /** VESCOMM_PREMULTIPLIED_SUM: factor of every contribution, the same on every rank. Not 0; a
+     * whole number for integers. */
     double factor;
     /** Name of the algorithm to use. NULL: the variable VESCOMM_ALGORITHM, or the library chooses.
      *  Borrowed for the call. */

@@ -274,6 +274,8 @@ private:
         if (count == 0) return;
         const std::int64_t number = chunks_.sender_number(peer, rank_);
         Lane &lane = schedule_.lanes.emplace_back();
+        // An eager put waits for nobody: the slot bounds how many of them the receiver has to keep.
+        if (eager(rank_, peer, 0)) lane.acquire();
         for (std::int64_t k = 0; k < count; ++k) {
             lane.wait(peer, clear_to_send, count_of(k + 1), eager(rank_, peer, k));
             lane.put(chunks_.given(rank_, peer, k), chunks_.slot_at_receiver(peer, number, k),

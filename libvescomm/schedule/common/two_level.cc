@@ -97,7 +97,7 @@ Schedule two_level(const ArrayProblem &problem, int rank) {
     Forwarding forwarding(problem);
     const std::int64_t max = forwarding.block();
     // Eager only where the forwarding rank sends a block to the sender as well: the sender waits
-    // for it, so it is at most one operation ahead.
+    // for it.
     const auto eager = [&](int from, int through) {
         return problem.block(through, from) > 0 && is_forwarded(problem, from, through, max);
     };
@@ -117,7 +117,9 @@ Schedule two_level(const ArrayProblem &problem, int rank) {
         if (to.empty()) continue;
         const int through = rail_peer(nodes, nodes.node_of(to[0]), rank);
         Lane &lane = schedule.lanes.emplace_back();
-        lane.steps().reserve(1 + to.size());
+        lane.steps().reserve(2 + to.size());
+        // As in pass_blocks().
+        if (eager(rank, through)) lane.acquire();
         lane.wait(through, clear_to_send, 1, eager(rank, through));
         for (const int peer : to)
             lane.put_forwarded(problem.given(rank, peer), forwarding.place(rank, peer),
