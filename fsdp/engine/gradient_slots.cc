@@ -116,8 +116,8 @@ void GradientSlots::send(int unit, const Announcement &announcement) {
     const int number = pool_.slot_of(unit);
     Slot &slot = slots_[number];
     fill_with_zeros(unit, number);
-    // Gradient slots share slots for codes.
-    if (plan_.sum_slots > 0)
+    // Gradient slots of one kind share slots for codes.
+    if (quantised_.slot_for(number) >= 0)
         for (std::size_t other = 0; other < slots_.size(); ++other)
             if (quantised_.slot_for(static_cast<int>(other)) == quantised_.slot_for(number))
                 drain(slots_[other]);

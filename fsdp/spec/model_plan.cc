@@ -187,6 +187,20 @@ void find_parameter_places(ModelPlan &plan, const Spec &spec) {
 
 std::vector<vescomm_optimizer_piece_t> Bucket::pieces(int position) const {
     std::vector<vescomm_optimizer_piece_t> pieces;
+// Returns the bytes of the largest unit of a kind, if bytes_of(bucket) are those of a bucket.
+template <typename BytesOf>
+std::uint64_t largest_unit(const ModelPlan &plan, UnitKind kind, const BytesOf &bytes_of) {
+    std::uint64_t largest = 0;
+    for (std::size_t unit = 0; unit < plan.of_unit.size(); ++unit) {
+        if (plan.kinds[unit] != kind) continue;
+        std::uint64_t bytes = 0;
+        for (const std::size_t bucket : plan.of_unit[unit])
+            bytes += align_bucket(bytes_of(plan.buckets[bucket]));
+        largest = std::max(largest, bytes);
+    }
+    return largest;
+}
+
     for (const Place &place : places) {
         const std::int64_t first = std::max(begin(position), place.offset);
         const std::int64_t last = std::min(end(position), place.offset + place.elements);
@@ -214,9 +228,19 @@ int ModelPlan::code_slot_for(int unit_slot) const {
     if (unit_slot >= dense) {
         const int of_experts = static_cast<int>(code_slots.size()) - dense_codes;
         return of_experts == 0 ? -1 : dense_codes + (unit_slot - dense) % of_experts;
+    const auto shared = static_cast<int>(shared_code_slots);
     }
-    const int shared = dense_codes - dense + others;
-    return unit_slot < others ? unit_slot % shared : shared + unit_slot - others;
+    if (unit_slot < others) return shared == 0 ? -1 : unit_slot % shared;
+    return dense_codes == shared ? -1 : shared + unit_slot - others;
+}
+
+int ModelPlan::sum_slot_for(int gradient_slot) const {
+    const auto dense = static_cast<int>(dense_gradient_slots);
+    const auto dense_sums = static_cast<int>(dense_sum_slots);
+    const bool of_experts = gradient_slot >= dense;
+    const int shared = of_experts ? static_cast<int>(sum_slots) - dense_sums : dense_sums;
+    if (shared == 0) return -1;
+    return of_experts ? dense_sums + (gradient_slot - dense) % shared : gradient_slot % shared;
 }
 
 bool ModelPlan::has_own_slot(std::size_t unit) const {
@@ -238,42 +262,23 @@ std::uint64_t ModelPlan::quantised_bytes_of(std::size_t unit) const {
     return bytes;
 }
 
-std::uint64_t ModelPlan::own_code_bytes(int position) const {
-    std::uint64_t largest = 0;
-    for (const std::vector<std::size_t> &of : of_unit) {
-        std::uint64_t bytes = 0;
-        for (const std::size_t bucket : of)
-            if (buckets[bucket].quantised())
-                bytes += align_bucket(buckets[bucket].code_bytes(position));
-        largest = std::max(largest, bytes);
-    }
-    return largest;
+std::uint64_t ModelPlan::own_code_bytes(UnitKind kind, int position) const {
+    return largest_unit(*this, kind, [&](const Bucket &bucket) {
+        return bucket.quantised() ? bucket.code_bytes(position) : 0;
+    });
 }
 
-std::uint64_t ModelPlan::sent_code_bytes() const {
-    std::uint64_t largest = 0;
-    for (const std::vector<std::size_t> &of : of_unit) {
-        std::uint64_t bytes = 0;
-        for (const std::size_t bucket : of)
-            if (buckets[bucket].sums_quantised())
-                bytes += align_bucket(buckets[bucket].codes.bytes());
-        largest = std::max(largest, bytes);
-    }
-    return largest;
+std::uint64_t ModelPlan::sent_code_bytes(UnitKind kind) const {
+    return largest_unit(*this, kind, [](const Bucket &bucket) {
+        return bucket.sums_quantised() ? bucket.codes.bytes() : 0;
+    });
 }
 
-std::uint64_t ModelPlan::received_code_bytes(int position) const {
-    std::uint64_t largest = 0;
-    for (const std::vector<std::size_t> &of : of_unit) {
-        std::uint64_t bytes = 0;
-        for (const std::size_t bucket : of)
-            if (buckets[bucket].sums_quantised())
-                bytes += align_bucket(
-                    buckets[bucket].code_bytes(position) *
-                    static_cast<std::uint64_t>(mesh.shard_ranks_of(buckets[bucket].kind())));
-        largest = std::max(largest, bytes);
-    }
-    return largest;
+std::uint64_t ModelPlan::received_code_bytes(UnitKind kind, int position) const {
+    const auto ranks = static_cast<std::uint64_t>(mesh.shard_ranks_of(kind));
+    return largest_unit(*this, kind, [&](const Bucket &bucket) {
+        return bucket.sums_quantised() ? bucket.code_bytes(position) * ranks : 0;
+    });
 }
 
 std::uint64_t ModelPlan::gradient_bytes_of(std::size_t unit) const {
