@@ -35,15 +35,19 @@ std::size_t bucket_for(ModelPlan &plan, const Spec &spec, std::size_t unit,
     wanted.type = parameter.type;
     wanted.gradient_type = spec.gradient_type(parameter);
     wanted.gather_type = parameter.gather_type;
-    wanted.reduce_type = parameter.frozen() ? 0 : spec.options().reduce_type;
+    wanted.reduce_type = spec.reduce_type(parameter);
     wanted.trainable = !parameter.frozen();
     wanted.states = states_of(spec, parameter);
-    if (plan.kinds[unit] == UnitKind::experts) wanted.expert_ranks = plan.mesh.expert_ranks;
+    if (plan.kinds[unit] == UnitKind::experts) {
+        wanted.expert_ranks = plan.mesh.expert_ranks;
+        // A rank that has its experts alone sends no gradients of them.
+        if (plan.mesh.shard_ranks_of(UnitKind::experts) == 1) wanted.reduce_type = 0;
+    }
     for (const std::size_t bucket : plan.of_unit[unit]) {
         const Bucket &one = plan.buckets[bucket];
         if (one.type == wanted.type && one.gradient_type == wanted.gradient_type &&
-            one.gather_type == wanted.gather_type && one.trainable == wanted.trainable &&
-            one.states == wanted.states)
+            one.gather_type == wanted.gather_type && one.reduce_type == wanted.reduce_type &&
+            one.trainable == wanted.trainable && one.states == wanted.states)
             return bucket;
     }
     plan.buckets.push_back(std::move(wanted));
@@ -73,7 +77,7 @@ struct Planned {
         rows = parameter.block_rows;
         // A multiple of the block has one scale.
         const std::int64_t together =
-            parameter.gather_type == 0 && spec.options().reduce_type == 0
+            parameter.gather_type == 0 && spec.reduce_type(parameter) == 0
                 ? 1
                 : gather_grid(parameter, spec.options().gather_block).factor;
         if (rows > 0)
@@ -183,10 +187,6 @@ void find_parameter_places(ModelPlan &plan, const Spec &spec) {
     }
 }
 
-}  // namespace
-
-std::vector<vescomm_optimizer_piece_t> Bucket::pieces(int position) const {
-    std::vector<vescomm_optimizer_piece_t> pieces;
 // Returns the bytes of the largest unit of a kind, if bytes_of(bucket) are those of a bucket.
 template <typename BytesOf>
 std::uint64_t largest_unit(const ModelPlan &plan, UnitKind kind, const BytesOf &bytes_of) {
@@ -201,6 +201,10 @@ std::uint64_t largest_unit(const ModelPlan &plan, UnitKind kind, const BytesOf &
     return largest;
 }
 
+}  // namespace
+
+std::vector<vescomm_optimizer_piece_t> Bucket::pieces(int position) const {
+    std::vector<vescomm_optimizer_piece_t> pieces;
     for (const Place &place : places) {
         const std::int64_t first = std::max(begin(position), place.offset);
         const std::int64_t last = std::min(end(position), place.offset + place.elements);
@@ -224,11 +228,11 @@ Layout Bucket::layout() const {
 int ModelPlan::code_slot_for(int unit_slot) const {
     const auto others = static_cast<int>(other_slots);
     const auto dense = static_cast<int>(dense_slots);
+    const auto shared = static_cast<int>(shared_code_slots);
     const auto dense_codes = static_cast<int>(dense_code_slots);
     if (unit_slot >= dense) {
         const int of_experts = static_cast<int>(code_slots.size()) - dense_codes;
         return of_experts == 0 ? -1 : dense_codes + (unit_slot - dense) % of_experts;
-    const auto shared = static_cast<int>(shared_code_slots);
     }
     if (unit_slot < others) return shared == 0 ? -1 : unit_slot % shared;
     return dense_codes == shared ? -1 : shared + unit_slot - others;

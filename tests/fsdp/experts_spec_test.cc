@@ -67,6 +67,20 @@ TEST(Experts, AloneInEightBitsTakeTheMemoryOfTheirCodes) {
     });
 }
 
+// Gradients of experts are not rounded if no other rank receives them.
+TEST(Experts, AreNotQuantisedWhereNoRankSendsThem) {
+    for (const int expert_ranks : {2, 4}) {
+        vescomm_fsdp_spec_options_t chosen = mixture_options(expert_ranks);
+        chosen.reduce_type = VESCOMM_I8;
+        Spec spec(chosen);
+        spec.add_unit("experts", VESCOMM_FSDP_EXPERTS);
+        spec.add_parameter(0, {.name = "w", .shape = {8, 16, 16}});
+        const vescomm_fsdp_report_t report = spec.report(4);
+        EXPECT_EQ(report.code_bytes == 0, expert_ranks == 4);
+        EXPECT_EQ(report.reduce_bytes_per_step == 0, expert_ranks == 4);
+    }
+}
+
 // Views have the shape of a rank's experts, and pieces count elements of the whole parameter.
 TEST(Experts, HaveViewsOfTheirOwnAndPiecesOfTheWhole) {
     for (const int ranks : {2, 4}) {

@@ -88,8 +88,9 @@ typedef struct vescomm_fsdp_spec_options {
     /** Options of the planner. NULL: balanced over all units. Borrowed for the call. */
     const vescomm_planner_options_t *planner;
     /** Type in which parameters are sent: VESCOMM_I8 or VESCOMM_F8E4M3, with an f32 scale for each
-     *  block. They are rounded to it on every rank, also on the one that owns them. 0: their own
-     *  type. */
+     *  block. They are rounded to it on every rank, also on the one that owns them. Parameters with
+     *  batch_dimensions whose sub-matrices are so small that codes and scales would not take fewer
+     *  bytes keep their own type, such as one value for each expert. 0: their own type. */
     vescomm_type_t gather_type;
     /** Largest number of elements that share one scale. Such a scale block consists of whole blocks
      *  of a parameter, or is a part of one; it stays on one rank. 0: 128. */
@@ -97,8 +98,10 @@ typedef struct vescomm_fsdp_spec_options {
     /** Type in which gradients are sent: VESCOMM_I8 or VESCOMM_F8E4M3, with an f32 scale for each
      *  block of gather_block. A contribution is rounded once, also that of the rank that owns the
      *  shard, and contributions are summed in f32 in the order of ranks. If a gradient of a
-     *  block is not finite, all sums of that block are NaN. Sums over replicas are f32: it is an
-     *  error if no axis shards (ddp). 0: the type of the gradients. */
+     *  block is not finite, all sums of that block are NaN. Gradients for which it would not take
+     *  fewer bytes keep their own type, as with gather_type, and so do those of experts that one
+     *  rank of a shard group has alone. Sums over replicas are f32: it is an error if no axis
+     * shards (ddp). 0: the type of the gradients. */
     vescomm_type_t reduce_type;
     /** Not 0: each rank holds a copy of another rank's masters and states in its memory, on another
      *  node if there is one, so that vescomm_fsdp_recover() needs no checkpoint after the death of
