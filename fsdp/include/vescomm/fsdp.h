@@ -771,9 +771,10 @@ static inline vescomm_fsdp_step_t vescomm_fsdp_step_init(void) {
  * @param stream  must be NULL: all memory here is host memory.
  * @return as the events. VESCOMM_ERROR_MISMATCH: the arguments differ between ranks; nothing was
  *         updated. VESCOMM_ERROR_INVALID_ARGUMENT: also when a kind of optimizer failed; this
- *         rank's shards are then partly updated, and vescomm_fsdp_reset() does not restore them.
- *         If a gather cannot be started, the step is complete nevertheless, and the next event
- *         returns the error.
+ *         rank's shards are then partly updated. Other ranks succeed, or get an error; all get one
+ *         before they complete another micro-batch, and none trains until the values are set again,
+ *         see vescomm_fsdp_reset(). If a gather cannot be started, the step is complete
+ *         nevertheless, and the next event returns the error.
  *
  * Collective: yes, same order.  Blocking: at most the timeout.  Threads: one.  Since: 0.1
  */
@@ -803,8 +804,11 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_set_group(vescomm_fsdp_t *engine, uint
  * after vescomm_fsdp_create(). Views are invalid. If vescomm_fsdp_step() succeeded on some ranks
  * only, because another rank failed after its update, reset completes the step on all ranks. There
  * is one exception: if a kind of optimizer failed in vescomm_fsdp_step(), the step counts as
- * complete, and the shards of that rank stay partly updated until all ranks call
- * vescomm_fsdp_load() or vescomm_fsdp_initialise().
+ * complete, and the shards of that rank stay partly updated. The same holds for values that a
+ * failed vescomm_fsdp_initialise() or vescomm_fsdp_load() has partly set. vescomm_fsdp_begin(),
+ * vescomm_fsdp_unshard() and vescomm_fsdp_save() then return VESCOMM_ERROR_INVALID_ARGUMENT on all
+ * ranks, without another effect, until all ranks call vescomm_fsdp_load() or
+ * vescomm_fsdp_initialise(). The error text names the rank.
  *
  * @return VESCOMM_OK. After any error the engine has failed on all ranks, and they may call it
  *         again: the first error of the communicator given to vescomm_fsdp_create(), if that one
@@ -1167,8 +1171,9 @@ VESCOMM_API vescomm_status_t vescomm_job_free(vescomm_job_t *job);
  * @param folder  that of vescomm_fsdp_save().
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: a unit is open; there is no complete save; a
  *         tensor is missing or has another shape or type; a file is damaged. VESCOMM_ERROR_SYSTEM:
- *         a file cannot be read. The error text is the same on all ranks. Masters and states are
- *         then undefined; load another folder, or initialise them.
+ *         a file cannot be read. The error text is the same on all ranks. If a save was found,
+ *         masters and states are then undefined, and vescomm_fsdp_begin() refuses to train: load
+ *         another folder, or initialise them.
  *
  * Collective: yes, same order.  Blocking: yes.  Threads: one.
  * Cost: each rank reads its bytes once, and the indexes of all ranks that saved.  Since: 0.1
