@@ -41,6 +41,17 @@ std::shared_ptr<Memory> make_memory(const std::shared_ptr<Communicator> &comm,
     return memory;
 }
 
+// The words of ReadDistance, by local rank.
+std::vector<std::atomic<std::uint32_t> *> distance_words(const Communicator &comm,
+                                                         const Memory &memory,
+                                                         std::uint64_t offset) {
+    std::vector<std::atomic<std::uint32_t> *> words;
+    for (const int peer : comm.nodes().members(comm.nodes().node_of(comm.rank())))
+        words.push_back(
+            reinterpret_cast<std::atomic<std::uint32_t> *>(memory.mapping()->base(peer) + offset));
+    return words;
+}
+
 }  // namespace
 
 StagingBuffer::SlotParts::SlotParts(const Nodes &nodes) {
@@ -67,9 +78,11 @@ StagingBuffer::SlotParts::SlotParts(const Nodes &nodes) {
 StagingBuffer::StagingBuffer(const std::shared_ptr<Communicator> &comm)
     : comm_(comm),
       parts_(comm->nodes()),
-      memory_(make_memory(comm, staging_slots * parts_.bytes)),
+      memory_(make_memory(comm, staging_slots * parts_.bytes + line)),
       channel_(comm->numbers().next_channel()),
       sequences_(comm->nodes().members(comm->nodes().node_of(comm->rank())).size()),
+      distance_(distance_words(*comm, *memory_, staging_slots * parts_.bytes),
+                static_cast<std::size_t>(comm->nodes().local_rank(comm->rank()))),
       recent_calls_(std::make_shared<RecentCalls>()) {
     for (std::uint32_t slot = 1; slot < staging_slots; ++slot) comm->numbers().next_channel();
     comm->watch_calls(recent_calls_, channel_);
@@ -113,6 +126,8 @@ void StagingBuffer::bind(Bindings &bindings, const AlgorithmEntry &algorithm, ve
     bindings.release.counter = {channel_, release_flag};
     bindings.release.when_complete = true;
     bindings.sequences = &sequences_;
+    // Between nodes a transport reads the staging buffer too.
+    if (comm_->nodes().count() == 1) bindings.distance = &distance_;
     // They are compared with the calls of ranks on other nodes only.
     if (comm_->nodes().count() > 1) bindings.match.recent_calls = recent_calls_.get();
 }

@@ -8,6 +8,7 @@
 #include "comm/memory.h"
 #include "execute/bindings.h"
 #include "execute/operation.h"
+#include "execute/read_distance.h"
 #include "schedule/problem.h"
 
 namespace vescomm::internal {
@@ -17,6 +18,8 @@ namespace vescomm::internal {
 // every rank of its node has released that slot after the operation that used it before. All ranks
 // make the same calls in the same order, so their counts are equal and no operation on arrays needs
 // the control plane.
+//
+// After the slots lies the word of ReadDistance.
 //
 //     slot 0: │ inline flag │ staging │ partial sums │ pair areas │ tables of the call matcher │
 //     slot 1: ...
@@ -37,6 +40,8 @@ public:
     // complete without exchanging anything, 0 for all others. It becomes a part of the signatures
     // of all later operations, in which ranks compare it.
     Run next(std::uint32_t uncompared);
+    // Within this node.
+    ReadDistance &distance() { return distance_; }
 
 private:
     // The parts of a slot, each on whole cache lines. The same on every rank.
@@ -57,6 +62,7 @@ private:
     std::shared_ptr<Memory> memory_;
     std::uint32_t channel_ = 0;  // of slot 0; the other slots have the next ones
     SlotSequences sequences_;
+    ReadDistance distance_;
     std::shared_ptr<RecentCalls> recent_calls_;  // the communicator reads it
     std::uint64_t operations_ = 0;
     std::uint32_t history_ = 0;  // digest of the signatures given to next()

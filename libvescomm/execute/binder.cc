@@ -217,9 +217,20 @@ private:
         // A chunk in the staging buffer, or a partial sum, is read at once.
         bound.streaming = bindings_.streaming && bound.timed && step.action == Action::copy &&
                           step.to.region != Region::staging && step.to.region != Region::partial;
+        if (bound.timed && bindings_.distance != nullptr) bind_distance(bound, from, step);
         bound.long_running =
             bound.timed && bound.bytes >= min_long_bytes && bindings_.nodes.count() > 1;
         lane.steps.push_back(bound);
+    }
+
+    void bind_distance(BoundStep &bound, const Lane &from, const Step &step) const {
+        const auto is_of_peer = [this](const Place &place) {
+            return place.region == Region::staging && place.rank != bindings_.rank;
+        };
+        bound.stages = step.action == Action::copy && step.to.region == Region::staging &&
+                       step.to.rank == bindings_.rank;
+        bound.staged_sources = static_cast<std::uint8_t>(
+            std::min<std::ptrdiff_t>(std::ranges::count_if(from.sources(step), is_of_peer), 255));
     }
 
     void bind_match(BoundStep &bound, const Step &step) {

@@ -68,6 +68,7 @@ struct PairAreaBytes {
 };
 
 class MessageMatch;
+class ReadDistance;
 
 // The compared description of a call.
 struct MatchBinding {
@@ -109,6 +110,8 @@ struct Bindings {
     ReleaseBinding release;
     // Operations on arrays: state of the staging buffer. Outlives the operation.
     SlotSequences *sequences = nullptr;
+    // Operations on arrays: whether local peers are far. Outlives the operation.
+    ReadDistance *distance = nullptr;
     MessageBinding message;
     MatchBinding match;
     PairAreaBytes pairs;

@@ -21,8 +21,10 @@ public:
     ElementLoops(const ReductionBinding &reduction, std::size_t max_sources)
         : reduction_(reduction), pointers_(max_sources), factors_(max_sources, reduction.factor) {}
 
-    void copy(const BoundStep &step, std::byte *to, const std::byte *from) const noexcept {
-        kernels_.convert(to, step.to_type, from, step.from_type, step.count, step.streaming);
+    // `streaming`: bypass the caches.
+    void copy(const BoundStep &step, std::byte *to, const std::byte *from,
+              bool streaming) const noexcept {
+        kernels_.convert(to, step.to_type, from, step.from_type, step.count, streaming);
     }
 
     // `at(source, bytes)` is the first of the bytes that the step reads of a source.

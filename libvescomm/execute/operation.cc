@@ -7,6 +7,7 @@
 
 #include "base/deadline.h"
 #include "base/types.h"
+#include "execute/read_distance.h"
 #include "schedule/send_receive.h"
 
 namespace vescomm::internal {
@@ -224,18 +225,28 @@ void Operation::execute(const BoundLane &lane, const BoundStep &step) noexcept {
             break;
     }
     const auto begin = step.timed ? Clock::now() : Clock::time_point{};
+    const std::uint64_t read = std::uint64_t{step.count} * size_of(step.from_type);
+    // Registered sources say nothing about the distance of their ranks.
+    bool staged = true;
+    const auto source_at = [&](const BoundSource &source, std::uint64_t bytes) {
+        const std::byte *from = at(source, bytes);
+        staged &= from == at(source.address);
+        return from;
+    };
     if (step.action == Action::copy) {
-        const std::uint64_t read = std::uint64_t{step.count} * size_of(step.from_type);
-        loops_.copy(step, at(step.to), at(step.from, read));
+        const bool streaming =
+            step.streaming || (step.stages && bindings_.distance->far(context_.run().sequence));
+        loops_.copy(step, at(step.to), source_at(step.from, read), streaming);
         add(counters_.bytes_written, step.bytes);
     } else {
-        loops_.reduce(
-            lane, step, at(step.to),
-            [this](const BoundSource &source, std::uint64_t bytes) { return at(source, bytes); });
+        loops_.reduce(lane, step, at(step.to), source_at);
         add(counters_.bytes_reduced, step.bytes);
     }
-    if (step.timed)
-        add(counters_.busy_seconds, std::chrono::duration<double>(Clock::now() - begin).count());
+    if (!step.timed) return;
+    const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+    add(counters_.busy_seconds, seconds);
+    if (step.staged_sources > 0 && staged && !step.streaming)
+        bindings_.distance->observe(context_.run().sequence, step.staged_sources * read, seconds);
 }
 
 void Operation::advertise_signature() noexcept {

@@ -48,6 +48,7 @@ struct BoundStep {
     Action action;
     bool timed = false;  // large enough for its duration to be measured
     bool streaming = false;  // copy: bypass the caches
+    bool stages = false;  // copy into the staging buffer, for local peers: bypass if they are far
     bool long_running = false;  // poll the inter-node transports after this step
     bool eager = false;  // see Step
     bool compares = false;  // wait: compare signatures with `peer` once it is over
@@ -55,6 +56,7 @@ struct BoundStep {
     bool conditional = false;  // see Step
     When when = When::always;
     Region array = Region::source;  // of `when`
+    std::uint8_t staged_sources = 0;  // copy, reduction: in staging buffers of peers; at most 255
     std::uint32_t flag = 0;
     std::uint32_t value = 0;
     int peer = 0;
