@@ -22,15 +22,15 @@ struct Pair {
     }
 };
 
-TEST(ReadDistance, IsFarAfterTwoSlowOperations) {
+TEST(ReadDistance, IsFarAfterSeveralSlowOperations) {
     Pair pair;
-    pair.read(1, {slow});
-    pair.read(2, {slow, slow});
-    EXPECT_FALSE(pair.writer.far(3));
-    pair.read(3, {slow});
-    EXPECT_TRUE(pair.writer.far(3));
+    for (std::uint64_t sequence = 1; sequence <= ReadDistance::enough; ++sequence)
+        pair.read(sequence, {slow, slow});
+    EXPECT_FALSE(pair.writer.far(5));
+    pair.read(5, {slow});
+    EXPECT_TRUE(pair.writer.far(5));
     // The word is that of the reader: it writes for a peer that is near.
-    EXPECT_FALSE(pair.reader.far(3));
+    EXPECT_FALSE(pair.reader.far(5));
 }
 
 TEST(ReadDistance, OneFastReadOrOperationIsNear) {
@@ -42,8 +42,8 @@ TEST(ReadDistance, OneFastReadOrOperationIsNear) {
 
 TEST(ReadDistance, OnlyProbesAreMeasuredAndWrittenThroughTheCachesOnceFar) {
     Pair pair;
-    for (std::uint64_t sequence = 1; sequence < 4; ++sequence) pair.read(sequence, {slow});
-    for (std::uint64_t sequence = 4; sequence < 64; ++sequence) {
+    for (std::uint64_t sequence = 1; sequence < 6; ++sequence) pair.read(sequence, {slow});
+    for (std::uint64_t sequence = 6; sequence < 64; ++sequence) {
         EXPECT_TRUE(pair.writer.far(sequence));
         pair.read(sequence, {fast});
     }
