@@ -227,8 +227,8 @@ private:
         const auto is_of_peer = [this](const Place &place) {
             return place.region == Region::staging && place.rank != bindings_.rank;
         };
-        bound.stages = step.action == Action::copy && step.to.region == Region::staging &&
-                       step.to.rank == bindings_.rank;
+        bound.to_staging = step.action == Action::copy && step.to.region == Region::staging &&
+                           step.to.rank == bindings_.rank;
         bound.staged_sources = static_cast<std::uint8_t>(
             std::min<std::ptrdiff_t>(std::ranges::count_if(from.sources(step), is_of_peer), 255));
     }

@@ -235,7 +235,7 @@ void Operation::execute(const BoundLane &lane, const BoundStep &step) noexcept {
     };
     if (step.action == Action::copy) {
         const bool streaming =
-            step.streaming || (step.stages && bindings_.distance->far(context_.run().sequence));
+            step.streaming || (step.to_staging && bindings_.distance->far(context_.run().sequence));
         loops_.copy(step, at(step.to), source_at(step.from, read), streaming);
         add(counters_.bytes_written, step.bytes);
     } else {

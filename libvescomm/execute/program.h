@@ -48,7 +48,8 @@ struct BoundStep {
     Action action;
     bool timed = false;  // large enough for its duration to be measured
     bool streaming = false;  // copy: bypass the caches
-    bool stages = false;  // copy into the staging buffer, for local peers: bypass if they are far
+    bool to_staging =
+        false;  // copy into the staging buffer, for local peers: bypass if they are far
     bool long_running = false;  // poll the inter-node transports after this step
     bool eager = false;  // see Step
     bool compares = false;  // wait: compare signatures with `peer` once it is over

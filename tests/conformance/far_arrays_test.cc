@@ -12,7 +12,7 @@ constexpr std::int64_t count = 60'000;  // several chunks
 constexpr int rounds = 40;  // of five calls: some are probes
 
 // Makes this rank find the others far.
-void pretend_far(vescomm_comm_t *comm) {
+void emulate_far(vescomm_comm_t *comm) {
     ReadDistance &distance = comm->calls->staging()->distance();
     for (std::uint64_t sequence = 1; sequence <= ReadDistance::enough + 1; ++sequence)
         distance.observe(sequence, 1, 1);
@@ -23,7 +23,7 @@ TEST(FarArrays, HaveTheSameResults) {
         run_array_ranks(setup, [](vescomm_comm_t *comm) {
             const int rank = comm->value->rank(), ranks = comm->value->ranks();
             const auto all = static_cast<std::size_t>(ranks);
-            pretend_far(comm);
+            emulate_far(comm);
             expect_in_step(comm);
             EXPECT_TRUE(comm->calls->staging()->distance().far(1));
             for (int round = 0; round < rounds; ++round) {
