@@ -33,7 +33,8 @@ Engine::Engine(const Model &model, vescomm_comm_t *parent, Communicator world)
       optimizer_(model_.spec, model_.plan, shards_, rank_),
       states_(model_.plan, model_.unit_names),
       times_(model_.unit_names),
-      wiring_(std::make_unique<Wiring>(model_, shards_, std::move(world), counters_, times_)) {
+      wiring_(
+          std::make_unique<Wiring>(model_, shards_, std::move(world), log_, counters_, times_)) {
     if (has_partner_copies(model_.spec, model_.plan.mesh))
         copy_.emplace(model_.spec, model_.plan, shards_, rank_,
                       partner_distance(gather_nodes(wiring_->comms.world())));
@@ -291,7 +292,7 @@ void Engine::rewire() {
     gradients_ = {};
     log_ = {};
     Communicator world = make_world(parent_);
-    wiring_ = std::make_unique<Wiring>(model_, shards_, std::move(world), counters_, times_);
+    wiring_ = std::make_unique<Wiring>(model_, shards_, std::move(world), log_, counters_, times_);
     catch_up(wiring_->comms.world());
 }
 

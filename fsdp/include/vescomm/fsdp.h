@@ -495,8 +495,12 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_create(const vescomm_fsdp_spec_t *spec
  * Frees an engine. Gathers that have been started, also by a step, are completed first. After an
  * error it does not wait for other ranks.
  *
+ * Ranks compare the end as they compare events. If a rank frees its engine and another one
+ * announces an event instead, that event fails there with VESCOMM_ERROR_MISMATCH or
+ * VESCOMM_ERROR_ABORTED, and this function returns.
+ *
  * @param engine  NULL: no effect.
- * @return VESCOMM_OK.
+ * @return VESCOMM_OK, also if ranks announced different events.
  *
  * Collective: yes, unless the engine has failed.  Blocking: until all ranks have called it, at most
  * the timeout.  Threads: one.  Since: 0.1
