@@ -195,8 +195,7 @@ std::pair<vescomm_fsdp_view_t, vescomm_fsdp_gradient_mode_t> Engine::gradient(st
         const std::size_t owner = parameter.tied_to.value_or(id);
         GradientSlots &slots = wiring_->gradients;
         view = view_of(id, model_.spec.gradient_type(parameter), slots.data(owner));
-        if (slots.written(owner)) mode = VESCOMM_FSDP_ADD;
-        slots.set_written(owner);
+        mode = slots.begin_write(owner);
     });
     return {view, mode};
 }

@@ -650,7 +650,8 @@ typedef int32_t vescomm_fsdp_gradient_mode_t;
 
 /** Overwrite every element. */
 #define VESCOMM_FSDP_OVERWRITE ((vescomm_fsdp_gradient_mode_t)0)
-/** Add to every element: an earlier use of the unit has written it. */
+/** Add to every element: an earlier use of the unit has written it, or the gradient is that of
+ *  several parameters of one unit and begins as zero. */
 #define VESCOMM_FSDP_ADD ((vescomm_fsdp_gradient_mode_t)1)
 
 /**
@@ -658,7 +659,10 @@ typedef int32_t vescomm_fsdp_gradient_mode_t;
  * neither asked for nor pushed is zero on this rank.
  *
  * Before: its unit is between pre_backward and post_backward.
- * After: the caller writes every element as @p mode says before post_backward.
+ * After: the caller writes every element as @p mode says before post_backward. The gradients of one
+ * unit may be asked for together, and written in any order. A gradient to be overwritten is written
+ * before that of a parameter of another unit which is tied to it is asked for, and before it is
+ * pushed.
  *
  * @param view  [in,out] struct_size set by the caller, the rest filled.
  * @param mode  [out] VESCOMM_FSDP_OVERWRITE or VESCOMM_FSDP_ADD.
