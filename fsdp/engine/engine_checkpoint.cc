@@ -5,7 +5,6 @@
 #include "fsdp/engine/engine_checkpoint.h"
 
 #include <bit>
-#include <cctype>
 #include <charconv>
 
 #include "fsdp/checkpoint/comm_agreement.h"
@@ -14,6 +13,7 @@
 #include "fsdp/engine/engine.h"
 #include "fsdp/engine/event_body.h"
 #include "fsdp/hash.h"
+#include "fsdp/spec/group.h"
 
 namespace vescomm::fsdp {
 
@@ -52,16 +52,6 @@ std::int64_t parse_steps(const std::optional<std::string> &text) {
 }
 
 }  // namespace
-
-std::string role_of_state(const std::string &name) {
-    std::string role = "state.";
-    for (const char letter : name.substr(0, checkpoint::max_role_bytes - role.size())) {
-        const auto byte = static_cast<unsigned char>(letter);
-        const bool allowed = byte < 0x80 && (std::isalnum(byte) != 0 || letter == '-');
-        role += allowed ? letter : '_';
-    }
-    return role;
-}
 
 std::vector<ShardPiece> shard_pieces(const Model &model, const Shards &shards, int rank) {
     std::vector<ShardPiece> all;

@@ -283,10 +283,10 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_add_unit(vescomm_fsdp_spec_t *spec, co
  *  its default. */
 typedef struct vescomm_fsdp_parameter {
     uint32_t struct_size;
-    /** Number of entries of shape; 0 is a scalar. */
+    /** Number of entries of shape, at most 64; 0 is a scalar. */
     int32_t dimensions;
     /** Unique within its unit. The name of the unit, a dot and this name are together unique in the
-     *  model. Borrowed for the call. */
+     *  model, and have at most 896 bytes of UTF-8. Borrowed for the call. */
     const char *name;
     /** Row-major extents, each at least 0; of experts, those of all ranks together. Borrowed for
      * the call. */
@@ -338,8 +338,8 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_add_parameter(vescomm_fsdp_spec_t *spe
  * in no group form one group with AdamW and its default settings.
  *
  * @param parameters  @p count ids; neither frozen nor ignored nor tied. Borrowed for the call.
- * @param kind        copied. Its name, its context and its functions must exist as long as the
- *                    specification and its engines.
+ * @param kind        copied, also its default_settings. Its name, its context and its functions
+ *                    must exist as long as the specification and its engines.
  * @param settings    settings->struct_size bytes are copied; members that they lack have the
  *                    defaults of the kind. NULL if the kind has no settings.
  * @param group       [out] number of the group, counted from 0. May be NULL.
