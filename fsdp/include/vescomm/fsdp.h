@@ -1094,7 +1094,8 @@ typedef struct vescomm_fsdp_extra {
     uint32_t struct_size;
     /** Saves that remain in the folder, the new one included. 0: 2. The same on every rank. */
     int32_t keep;
-    /** The bytes, such as a random state or a learning-rate schedule. Copied by the call. */
+    /** The bytes, such as a random state or a learning-rate schedule. Copied by the call. A load
+     *  reads those of all ranks on every rank: keep them small. */
     const void *data;
     size_t bytes; /**< of data; 0: none */
 } vescomm_fsdp_extra_t;
@@ -1125,8 +1126,8 @@ static inline vescomm_fsdp_extra_t vescomm_fsdp_extra_init(void) {
  *         vescomm_fsdp_reset().
  *
  * Collective: yes, same order.  Blocking: for the copy, and until all ranks have called it.
- * Threads: one.  Cost: memory for a copy of this rank's shards until the job ends; each rank writes
- * its bytes once.  Since: 0.1
+ * Threads: one.  Cost: memory for a copy of this rank's shards until the job ends, also with
+ * offload_folder; each rank writes its bytes once.  Since: 0.1
  */
 VESCOMM_API vescomm_status_t vescomm_fsdp_save(vescomm_fsdp_t *engine, const char *folder,
                                                const vescomm_fsdp_extra_t *extra,
@@ -1177,7 +1178,9 @@ VESCOMM_API vescomm_status_t vescomm_job_free(vescomm_job_t *job);
  *         then undefined; load another folder, or initialise them.
  *
  * Collective: yes, same order.  Blocking: yes.  Threads: one.
- * Cost: each rank reads its bytes once, and the indexes of all ranks that saved.  Since: 0.1
+ * Cost: each rank reads its bytes once, and the indexes of all ranks that saved. It also reads the
+ * bytes of the program of all these ranks, and keeps them in memory until the next load.
+ * Since: 0.1
  */
 VESCOMM_API vescomm_status_t vescomm_fsdp_load(vescomm_fsdp_t *engine, const char *folder);
 
