@@ -21,6 +21,7 @@ namespace {
 
 // The extra of the engine, which rank 0 saves: the number of steps, in decimal digits.
 constexpr const char *steps_extra = "engine.steps";
+constexpr std::int64_t max_steps_bytes = 20;
 
 std::string user_extra(int rank) {
     return "user." + std::to_string(rank);
@@ -142,7 +143,7 @@ void Engine::load_within(double timeout_seconds, const std::string &folder) {
             wanted.push_back({std::move(tensor), 0, 0, nullptr});
         for (ShardPiece &piece : shard_pieces(model_, shards_, rank_))
             wanted.push_back({std::move(piece.tensor), piece.first, piece.count, piece.data});
-        steps = parse_steps(opened.extra(steps_extra));
+        steps = parse_steps(opened.extra(steps_extra, max_steps_bytes));
         for (int rank = 0; rank < opened.catalogue().ranks(); ++rank)
             extras.push_back(opened.extra(user_extra(rank)).value_or(""));
         opened.read(wanted);
