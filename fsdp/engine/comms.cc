@@ -57,7 +57,25 @@ void Comms::complete_others(const Communicator &comm) {
         if (one.comm != &comm) wait(*one.comm, one.request);
 }
 
+void Comms::finish_work(vescomm_request_t *request) {
+    try {
+        if (!advance_ || !advance_()) return;
+        wait_until(
+            [&] { return !advance_() || vescomm_request_test(request) != VESCOMM_IN_PROGRESS; },
+            [&] {
+                return fmt::format(
+                    "rank {} waited {} s for ranks that fill secondary copies of units; see which "
+                    "rank has not announced the same events, or raise VESCOMM_TIMEOUT_SECONDS",
+                    world_.rank(), world_.info().timeout_seconds);
+            });
+    } catch (const std::exception &error) {
+        abort(error.what());  // the request can be freed now
+        throw;
+    }
+}
+
 void Comms::wait(const Communicator &comm, vescomm_request_t *request) {
+    finish_work(request);
     const vescomm_status_t status = vescomm_request_wait_with(request, all_.data(), all_.size());
     std::erase(running_, Running{&comm, request});
     if (status == VESCOMM_OK) return;

@@ -9,6 +9,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fsdp/spec/mesh.h"
@@ -43,6 +44,9 @@ public:
     }
     Communicator &replica() { return replica_ ? *replica_ : world_; }
 
+    // Sets work that waits do besides progress: other ranks may need it before they come to the
+    // request of a wait. advance(): returns true if more is left for later. Empty: none.
+    void set_work(std::function<bool()> advance) { advance_ = std::move(advance); }
     // Waits until a request of `comm`, one of the above, is complete. Makes progress on all
     // communicators: ranks of other groups may need it before they come to this request. Throws
     // Failure.
@@ -68,6 +72,8 @@ private:
         bool operator==(const Running &) const = default;
     };
 
+    // Does the work of set_work() until none is left, or the request is complete.
+    void finish_work(vescomm_request_t *request);
     // Describes the ranks of a communicator, for an error sentence.
     std::string describe(const Communicator &comm) const;
 
@@ -79,6 +85,7 @@ private:
     std::optional<Communicator> experts_;  // of ranks with the same experts; none: all are dense
     std::vector<Running> running_;  // by started(); only with experts
     std::vector<vescomm_comm_t *> all_;  // of the above; empty if there is only one
+    std::function<bool()> advance_;
 };
 
 }  // namespace vescomm::fsdp

@@ -78,11 +78,12 @@ void Engine::initialise(vescomm_fsdp_fill_t fill, void *context) {
             }
         }
         refresh_copy();
-        complete_ = true;
+        set_complete();
     });
 }
 
 void Engine::begin(std::uint32_t flags) {
+    require_values();
     event(Event::begin, no_unit, true, flags, [&] {
         states_.begin(flags);
         wiring_->parameters.begin(states_.evaluation());
@@ -126,6 +127,7 @@ void Engine::post_backward(std::uint64_t unit) {
 }
 
 void Engine::unshard(std::uint64_t unit) {
+    require_values();
     event(Event::unshard, unit, true, 0, [&] {
         states_.unshard(unit);
         wiring_->parameters.start(unit, log_.now());

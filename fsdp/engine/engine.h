@@ -98,6 +98,7 @@ private:
         std::uint64_t skipped = 0;
         double factor = 1;  // of the gradients
         double learning_rate_scale = 1;
+        std::uint64_t complete = 1;  // 0: the values of the rank are not, see `complete_`
     };
 
     // As load(). Ranks wait at most `timeout_seconds` for the slowest one to read its files; 0: the
@@ -118,6 +119,10 @@ private:
 
     // Throws if the engine has failed.
     void require_wiring() const;
+    // Throws also if masters and states of a rank are partly set or updated. All ranks know it.
+    void require_values() const;
+    // Masters and states are those of one step on all ranks again.
+    void set_complete() noexcept;
     void send(std::size_t unit);
     void sum_over_replicas();
     double measure_norm();
@@ -128,7 +133,8 @@ private:
     // error breaks the engine, so that the next event throws it: an update is never interrupted.
     void follow_update(std::size_t unit, std::span<const int> first) noexcept;
     StepSummary::Reading reading() const;
-    // Completes the last update of any rank of `world`. Collective.
+    // Completes the last update of any rank of `world`, and finds ranks whose values are not
+    // complete. Collective.
     void catch_up(Communicator &world);
     // Makes the copy of another rank's shards again.
     void refresh_copy();
@@ -156,6 +162,7 @@ private:
     Update last_update_;
     std::uint64_t generation_ = 0;  // changes of the parameters so far
     bool complete_ = true;  // false: masters and states are partly set, or partly updated
+    std::optional<int> incomplete_rank_;  // one whose values are not complete, as all ranks know
     std::uint64_t recoveries_ = 0;  // that led to this engine
     std::vector<std::string> loaded_extras_;  // by rank of the job that saved
 };

@@ -94,6 +94,7 @@ std::vector<checkpoint::Tensor> empty_tensors(const Model &model) {
 
 std::unique_ptr<checkpoint::SaveJob> Engine::save(const std::string &folder,
                                                   const std::string &extra, int keep) {
+    require_values();
     std::unique_ptr<checkpoint::Agreement> agreement;
     const std::uint64_t detail =
         hash_of(folder.data(), folder.size(), static_cast<std::uint64_t>(keep));
@@ -155,7 +156,7 @@ void Engine::load_within(double timeout_seconds, const std::string &folder) {
     optimizer_.set_steps(steps);
     loaded_extras_ = std::move(extras);
     event(Event::load, no_unit, false, 0, [&] { refresh_copy(); });
-    complete_ = true;
+    set_complete();
 }
 
 const std::string &Engine::extra(int rank) const {

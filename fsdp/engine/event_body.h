@@ -16,6 +16,8 @@ struct AtExit {
     Function function;
     ~AtExit() { function(); }
 };
+template <typename Function>
+AtExit(Function) -> AtExit<Function>;  // clang before 17 does not derive it for an aggregate
 
 template <typename Body>
 void Engine::event(Event event, std::uint64_t unit, bool noted, std::uint64_t detail, Body &&body) {

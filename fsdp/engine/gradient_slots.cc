@@ -54,6 +54,7 @@ GradientSlots::GradientSlots(const Spec &spec, const ModelPlan &plan, const Shar
       expert_divisor_(expert_divisor(spec, plan.mesh)),
       pool_(plan.gradient_slot_ranges, plan.gradient_slots.size()),
       offsets_(plan.buckets.size(), 0),
+      scratch_offsets_(plan.buckets.size(), 0),
       slots_(plan.gradient_slots.size()),
       quantised_(plan, quantised_factors(spec, plan.mesh), comms),
       written_(spec.parameters().size(), false),
@@ -61,10 +62,14 @@ GradientSlots::GradientSlots(const Spec &spec, const ModelPlan &plan, const Shar
       summed_(plan.of_unit.size(), false) {
     for (const std::vector<std::size_t> &buckets : plan.of_unit) {
         std::uint64_t offset = 0;
+        std::int64_t scratch = 0;
         for (const std::size_t bucket : buckets) {
             if (!plan.buckets[bucket].trainable) continue;
             offsets_[bucket] = offset;
             offset += align_bucket(plan.buckets[bucket].gradient_bytes());
+            if (plan.buckets[bucket].sums_quantised()) continue;
+            scratch_offsets_[bucket] = scratch;
+            scratch += align_shard(static_cast<std::int64_t>(shards.gradient(bucket).size()));
         }
     }
     for (std::size_t slot = 0; slot < slots_.size(); ++slot)
@@ -143,8 +148,8 @@ void GradientSlots::send(int unit, const Announcement &announcement) {
     const int number = pool_.slot_of(unit);
     Slot &slot = slots_[number];
     fill_with_zeros(unit, number);
-    // Gradient slots share slots for codes.
-    if (plan_.sum_slots > 0)
+    // Gradient slots of one kind share slots for codes.
+    if (quantised_.slot_for(number) >= 0)
         for (std::size_t other = 0; other < slots_.size(); ++other)
             if (quantised_.slot_for(static_cast<int>(other)) == quantised_.slot_for(number))
                 drain(slots_[other]);
@@ -267,11 +272,9 @@ std::byte *GradientSlots::bucket_data(int slot, std::size_t bucket) const {
     return static_cast<std::byte *>(slots_[slot].memory.data()) + offsets_[bucket];
 }
 
-// Buckets of a unit follow one another, as in the gradient shard.
+// Sums in 8 bits are added where they are computed, and have no scratch.
 float *GradientSlots::scratch_of(const Slot &slot, std::size_t bucket) const {
-    const std::size_t first = plan_.of_unit[plan_.buckets[bucket].unit].front();
-    const auto offset = shards_.gradient(bucket).data() - shards_.gradient(first).data();
-    return reinterpret_cast<float *>(slot.scratch.data()) + offset;
+    return reinterpret_cast<float *>(slot.scratch.data()) + scratch_offsets_[bucket];
 }
 
 std::uint64_t GradientSlots::bytes() const {

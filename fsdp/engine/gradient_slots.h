@@ -91,6 +91,7 @@ private:
     float expert_divisor_;  // of sums over the ranks with the same experts
     SlotPool pool_;
     std::vector<std::uint64_t> offsets_;  // by bucket: bytes in the slot
+    std::vector<std::int64_t> scratch_offsets_;  // by bucket: elements in the scratch of the slot
     std::vector<Slot> slots_;
     std::map<std::pair<int, std::size_t>, Buffer> buffers_;
     std::map<Key, Request> requests_;

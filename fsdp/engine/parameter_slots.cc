@@ -35,6 +35,12 @@ ParameterSlots::ParameterSlots(const ModelPlan &plan, const Shards &shards,
         if (plan.quantised_slots[slot] > 0)
             slots_[slot].quantised = Memory(comm, plan.quantised_slots[slot], VESCOMM_PER_NODE);
     }
+    // Another rank may wait for a gather in the queue before it comes to what this rank waits for.
+    if (copies_.exist())
+        comms.set_work([this] {
+            advance();
+            return !queue_.empty();
+        });
 }
 
 // Other ranks may have started the gathers in the queue, and wait for this rank.
@@ -44,6 +50,7 @@ ParameterSlots::~ParameterSlots() {
     } catch (const std::exception &) {
         // The communicators are broken.
     }
+    comms_.set_work({});
 }
 
 template <typename Body>
@@ -137,11 +144,9 @@ void ParameterSlots::advance() {
 }
 
 void ParameterSlots::start_until(int slot) {
-    if (std::ranges::find(queue_, slot) == queue_.end()) return;
-    for (bool last = false; !last;) {
-        last = queue_.front() == slot;
+    while (std::ranges::find(queue_, slot) != queue_.end()) {
         copies_.await(slots_[queue_.front()].unit);
-        start_next();
+        advance();
     }
 }
 

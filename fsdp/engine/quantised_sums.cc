@@ -28,9 +28,10 @@ QuantisedSums::QuantisedSums(const ModelPlan &plan, const Factors &factors, Comm
                              static_cast<std::uint64_t>(plan.mesh.shard_ranks_of(planned.kind())));
         }
     }
-    for (Slot &slot : slots_) {
-        slot.sent = AlignedBytes(plan.sent_code_bytes());
-        slot.received = AlignedBytes(plan.received_code_bytes(position_));
+    for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
+        const UnitKind kind = plan.kind_of_sum_slot(slot);
+        slots_[slot].sent = AlignedBytes(plan.sent_code_bytes(kind));
+        slots_[slot].received = AlignedBytes(plan.received_code_bytes(kind, position_));
     }
     std::int64_t largest = 0;
     for (const Bucket &bucket : plan.buckets)
@@ -38,10 +39,6 @@ QuantisedSums::QuantisedSums(const ModelPlan &plan, const Factors &factors, Comm
     if (slots_.empty()) return;
     sums_.resize(static_cast<std::size_t>(largest));
     sources_.resize(static_cast<std::size_t>(plan.mesh.shard_ranks));
-}
-
-int QuantisedSums::slot_for(int gradient_slot) const {
-    return gradient_slot % static_cast<int>(slots_.size());
 }
 
 void QuantisedSums::start(int slot, std::size_t bucket, const void *gradients) {

@@ -34,8 +34,8 @@ public:
     // `plan` and `comms` must outlive the object.
     QuantisedSums(const ModelPlan &plan, const Factors &factors, Comms &comms);
 
-    // The slot for codes that a gradient slot uses.
-    int slot_for(int gradient_slot) const;
+    // The slot for codes that a gradient slot uses; -1: none.
+    int slot_for(int gradient_slot) const { return plan_.sum_slot_for(gradient_slot); }
     bool creates(int slot, std::size_t bucket) const { return !requests_.contains({slot, bucket}); }
     // Starts the sum of the gradients of a bucket, which are not needed any more afterwards.
     void start(int slot, std::size_t bucket, const void *gradients);

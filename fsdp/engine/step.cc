@@ -134,7 +134,7 @@ void Engine::apply(const Update &update, bool gathers) {
     };
     // From here on the step counts as complete on this rank. Only a kind of optimizer can fail. The
     // shards of this rank are then partly updated, and `complete_` stays false: reset() does not
-    // restore them.
+    // restore them, and reports it to all ranks.
     last_update_ = update;
     optimizer_.agree_on_settings();
     if (copy_) copy_->optimizer().agree_on_settings();
@@ -174,11 +174,15 @@ void Engine::follow_update(std::size_t unit, std::span<const int> first) noexcep
 // overwritten them; those of its copy are complete too. Its settings are those of the other ranks:
 // they are part of the announcement.
 void Engine::catch_up(Communicator &world) {
+    last_update_.complete = complete_ ? 1 : 0;
     std::vector<Update> all(static_cast<std::size_t>(world.ranks()));
     check(vescomm_all_gather(world.get(), &last_update_, all.data(),
                              sizeof(Update) / sizeof(std::uint64_t), VESCOMM_U64, nullptr, nullptr,
                              nullptr));
     meet_in(world);
+    incomplete_rank_.reset();
+    for (std::size_t rank = 0; rank < all.size() && !incomplete_rank_; ++rank)
+        if (all[rank].complete == 0) incomplete_rank_ = static_cast<int>(rank);
     // The time of the update counts as that of an event, from which it is subtracted again.
     const double begin = vescomm_trace_get_seconds();
     for (const Update &other : all)
@@ -187,6 +191,22 @@ void Engine::catch_up(Communicator &world) {
     // Other ranks may not have come to a vescomm_fsdp_set_group() after it.
     optimizer_.restore_settings();
     if (copy_) copy_->optimizer().restore_settings();
+}
+
+// An error here has no effect, and is the same on all ranks, unless one has failed meanwhile.
+void Engine::require_values() const {
+    require_wiring();
+    if (complete_ && !incomplete_rank_) return;
+    refuse(
+        "the parameters of rank {} are partly set or updated, because an optimizer, a load or an "
+        "initialisation has failed; call vescomm_fsdp_load() or vescomm_fsdp_initialise() on all "
+        "ranks before",
+        incomplete_rank_.value_or(rank_));
+}
+
+void Engine::set_complete() noexcept {
+    complete_ = true;
+    incomplete_rank_.reset();
 }
 
 }  // namespace vescomm::fsdp

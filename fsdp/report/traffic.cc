@@ -79,6 +79,19 @@ std::uint64_t total(const std::vector<std::uint64_t> &sizes) {
     return std::accumulate(sizes.begin(), sizes.end(), std::uint64_t{0});
 }
 
+// Slots for codes of parameters, with this rank's codes, and for codes of gradients.
+std::uint64_t code_bytes(const ModelPlan &plan, int position) {
+    std::uint64_t bytes = total(plan.code_slots);
+    if (plan.mesh.secondary_ranks == 0)
+        for (std::size_t slot = 0; slot < plan.code_slots.size(); ++slot)
+            bytes += plan.own_code_bytes(plan.kind_of_code_slot(slot), position);
+    for (std::size_t slot = 0; slot < plan.sum_slots; ++slot) {
+        const UnitKind kind = plan.kind_of_sum_slot(slot);
+        bytes += plan.sent_code_bytes(kind) + plan.received_code_bytes(kind, position);
+    }
+    return bytes;
+}
+
 std::uint64_t replicated_bytes(const ModelPlan &plan) {
     std::uint64_t bytes = 0;
     for (const Bucket &bucket : plan.buckets) {
@@ -190,10 +203,7 @@ vescomm_fsdp_report_t make_report(const Spec &spec, const ModelPlan &plan,
     report.optimizer_bytes = persistent.optimizer;
     report.persistent_bytes = persistent.total();
     report.slot_bytes = total(plan.slots) + total(plan.quantised_slots);
-    report.code_bytes =
-        total(plan.code_slots) +
-        (mesh.secondary_ranks > 0 ? 0 : plan.code_slots.size()) * plan.own_code_bytes(position) +
-        plan.sum_slots * (plan.sent_code_bytes() + plan.received_code_bytes(position));
+    report.code_bytes = code_bytes(plan, position);
     report.secondary_bytes = secondary_bytes(plan, position);
     report.gradient_slot_bytes = total(plan.gradient_slots);
 

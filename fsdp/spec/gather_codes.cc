@@ -90,6 +90,15 @@ GatherGrid gather_grid(const Parameter &parameter, std::int64_t max_block) {
     return grid;
 }
 
+bool codes_are_smaller(const Parameter &parameter, std::int64_t max_block, vescomm_type_t type) {
+    if (parameter.batch_dimensions == 0) return true;
+    const std::int64_t segment = gather_grid(parameter, max_block).segment;
+    constexpr std::int64_t scale_bytes = sizeof(float);
+    return segment >= max_block ||
+           segment + scale_bytes <
+               segment * static_cast<std::int64_t>(vescomm_type_get_bytes(type));
+}
+
 GatherCodes gather_codes(const Spec &spec, const Bucket &bucket) {
     GatherCodes codes;
     codes.cuts.push_back(0);

@@ -30,6 +30,10 @@ struct GatherGrid {
 // `max_block`: elements with one scale, at most.
 GatherGrid gather_grid(const Parameter &parameter, std::int64_t max_block);
 
+// False if codes with their scales take as many bytes as elements of `type`, because blocks begin
+// again at each sub-matrix, and these have few elements.
+bool codes_are_smaller(const Parameter &parameter, std::int64_t max_block, vescomm_type_t type);
+
 // Consecutive elements of a shard that one rank converts at a time.
 struct GatherRun {
     std::int64_t offset = 0;  // first element in the bucket

@@ -35,15 +35,19 @@ std::size_t bucket_for(ModelPlan &plan, const Spec &spec, std::size_t unit,
     wanted.type = parameter.type;
     wanted.gradient_type = spec.gradient_type(parameter);
     wanted.gather_type = parameter.gather_type;
-    wanted.reduce_type = parameter.frozen() ? 0 : spec.options().reduce_type;
+    wanted.reduce_type = spec.reduce_type(parameter);
     wanted.trainable = !parameter.frozen();
     wanted.states = states_of(spec, parameter);
-    if (plan.kinds[unit] == UnitKind::experts) wanted.expert_ranks = plan.mesh.expert_ranks;
+    if (plan.kinds[unit] == UnitKind::experts) {
+        wanted.expert_ranks = plan.mesh.expert_ranks;
+        // A rank that has its experts alone sends no gradients of them.
+        if (plan.mesh.shard_ranks_of(UnitKind::experts) == 1) wanted.reduce_type = 0;
+    }
     for (const std::size_t bucket : plan.of_unit[unit]) {
         const Bucket &one = plan.buckets[bucket];
         if (one.type == wanted.type && one.gradient_type == wanted.gradient_type &&
-            one.gather_type == wanted.gather_type && one.trainable == wanted.trainable &&
-            one.states == wanted.states)
+            one.gather_type == wanted.gather_type && one.reduce_type == wanted.reduce_type &&
+            one.trainable == wanted.trainable && one.states == wanted.states)
             return bucket;
     }
     plan.buckets.push_back(std::move(wanted));
@@ -73,7 +77,7 @@ struct Planned {
         rows = parameter.block_rows;
         // A multiple of the block has one scale.
         const std::int64_t together =
-            parameter.gather_type == 0 && spec.options().reduce_type == 0
+            parameter.gather_type == 0 && spec.reduce_type(parameter) == 0
                 ? 1
                 : gather_grid(parameter, spec.options().gather_block).factor;
         if (rows > 0)
@@ -183,6 +187,20 @@ void find_parameter_places(ModelPlan &plan, const Spec &spec) {
     }
 }
 
+// Returns the bytes of the largest unit of a kind, if bytes_of(bucket) are those of a bucket.
+template <typename BytesOf>
+std::uint64_t largest_unit(const ModelPlan &plan, UnitKind kind, const BytesOf &bytes_of) {
+    std::uint64_t largest = 0;
+    for (std::size_t unit = 0; unit < plan.of_unit.size(); ++unit) {
+        if (plan.kinds[unit] != kind) continue;
+        std::uint64_t bytes = 0;
+        for (const std::size_t bucket : plan.of_unit[unit])
+            bytes += align_bucket(bytes_of(plan.buckets[bucket]));
+        largest = std::max(largest, bytes);
+    }
+    return largest;
+}
+
 }  // namespace
 
 std::vector<vescomm_optimizer_piece_t> Bucket::pieces(int position) const {
@@ -210,13 +228,23 @@ Layout Bucket::layout() const {
 int ModelPlan::code_slot_for(int unit_slot) const {
     const auto others = static_cast<int>(other_slots);
     const auto dense = static_cast<int>(dense_slots);
+    const auto shared = static_cast<int>(shared_code_slots);
     const auto dense_codes = static_cast<int>(dense_code_slots);
     if (unit_slot >= dense) {
         const int of_experts = static_cast<int>(code_slots.size()) - dense_codes;
         return of_experts == 0 ? -1 : dense_codes + (unit_slot - dense) % of_experts;
     }
-    const int shared = dense_codes - dense + others;
-    return unit_slot < others ? unit_slot % shared : shared + unit_slot - others;
+    if (unit_slot < others) return shared == 0 ? -1 : unit_slot % shared;
+    return dense_codes == shared ? -1 : shared + unit_slot - others;
+}
+
+int ModelPlan::sum_slot_for(int gradient_slot) const {
+    const auto dense = static_cast<int>(dense_gradient_slots);
+    const auto dense_sums = static_cast<int>(dense_sum_slots);
+    const bool of_experts = gradient_slot >= dense;
+    const int shared = of_experts ? static_cast<int>(sum_slots) - dense_sums : dense_sums;
+    if (shared == 0) return -1;
+    return of_experts ? dense_sums + (gradient_slot - dense) % shared : gradient_slot % shared;
 }
 
 bool ModelPlan::has_own_slot(std::size_t unit) const {
@@ -238,42 +266,23 @@ std::uint64_t ModelPlan::quantised_bytes_of(std::size_t unit) const {
     return bytes;
 }
 
-std::uint64_t ModelPlan::own_code_bytes(int position) const {
-    std::uint64_t largest = 0;
-    for (const std::vector<std::size_t> &of : of_unit) {
-        std::uint64_t bytes = 0;
-        for (const std::size_t bucket : of)
-            if (buckets[bucket].quantised())
-                bytes += align_bucket(buckets[bucket].code_bytes(position));
-        largest = std::max(largest, bytes);
-    }
-    return largest;
+std::uint64_t ModelPlan::own_code_bytes(UnitKind kind, int position) const {
+    return largest_unit(*this, kind, [&](const Bucket &bucket) {
+        return bucket.quantised() ? bucket.code_bytes(position) : 0;
+    });
 }
 
-std::uint64_t ModelPlan::sent_code_bytes() const {
-    std::uint64_t largest = 0;
-    for (const std::vector<std::size_t> &of : of_unit) {
-        std::uint64_t bytes = 0;
-        for (const std::size_t bucket : of)
-            if (buckets[bucket].sums_quantised())
-                bytes += align_bucket(buckets[bucket].codes.bytes());
-        largest = std::max(largest, bytes);
-    }
-    return largest;
+std::uint64_t ModelPlan::sent_code_bytes(UnitKind kind) const {
+    return largest_unit(*this, kind, [](const Bucket &bucket) {
+        return bucket.sums_quantised() ? bucket.codes.bytes() : 0;
+    });
 }
 
-std::uint64_t ModelPlan::received_code_bytes(int position) const {
-    std::uint64_t largest = 0;
-    for (const std::vector<std::size_t> &of : of_unit) {
-        std::uint64_t bytes = 0;
-        for (const std::size_t bucket : of)
-            if (buckets[bucket].sums_quantised())
-                bytes += align_bucket(
-                    buckets[bucket].code_bytes(position) *
-                    static_cast<std::uint64_t>(mesh.shard_ranks_of(buckets[bucket].kind())));
-        largest = std::max(largest, bytes);
-    }
-    return largest;
+std::uint64_t ModelPlan::received_code_bytes(UnitKind kind, int position) const {
+    const auto ranks = static_cast<std::uint64_t>(mesh.shard_ranks_of(kind));
+    return largest_unit(*this, kind, [&](const Bucket &bucket) {
+        return bucket.sums_quantised() ? bucket.code_bytes(position) * ranks : 0;
+    });
 }
 
 std::uint64_t ModelPlan::gradient_bytes_of(std::size_t unit) const {

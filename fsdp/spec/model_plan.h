@@ -106,12 +106,14 @@ struct ModelPlan {
     std::vector<std::uint64_t> quantised_slots;
     // Codes in transfer, with counters. Unit slots share them in turn; slots for large units have
     // one each, behind the others. Those of experts are behind dense_code_slots.
+    // Units without codes have none.
     std::vector<std::uint64_t> code_slots;
+    std::size_t shared_code_slots = 0;  // of dense units that are not large
     std::size_t dense_code_slots = 0;
     UnitKind kind_of_code_slot(std::size_t slot) const {
         return slot < dense_code_slots ? UnitKind::dense : UnitKind::experts;
     }
-    // Units without codes may have none: -1.
+    // -1: none.
     int code_slot_for(int unit_slot) const;
     // Counters at the beginning of a code slot, and a byte for each rank that gathers.
     std::uint64_t code_counter_bytes = 0;
@@ -122,12 +124,20 @@ struct ModelPlan {
     // Parameters that are not quantised.
     std::uint64_t slot_bytes_of(std::size_t unit) const;
     std::uint64_t quantised_bytes_of(std::size_t unit) const;
-    // The codes of one rank in a code slot.
-    std::uint64_t own_code_bytes(int position) const;
-    // Number of slots for codes of gradients, of one rank, and the bytes of each.
+    // The codes of one rank in a code slot for a kind of units.
+    std::uint64_t own_code_bytes(UnitKind kind, int position) const;
+    // Slots for codes of gradients, of one rank. Gradient slots of one kind share them in turn.
+    // Those of experts are behind dense_sum_slots: a sum of one kind does not wait for the other.
     std::size_t sum_slots = 0;
-    std::uint64_t sent_code_bytes() const;
-    std::uint64_t received_code_bytes(int position) const;
+    std::size_t dense_sum_slots = 0;
+    UnitKind kind_of_sum_slot(std::size_t slot) const {
+        return slot < dense_sum_slots ? UnitKind::dense : UnitKind::experts;
+    }
+    // -1: none, because no gradients of the kind travel in 8 bits.
+    int sum_slot_for(int gradient_slot) const;
+    // Bytes of a slot for a kind of units.
+    std::uint64_t sent_code_bytes(UnitKind kind) const;
+    std::uint64_t received_code_bytes(UnitKind kind, int position) const;
     std::uint64_t gradient_bytes_of(std::size_t unit) const;
     bool trainable(std::size_t unit) const;
 };

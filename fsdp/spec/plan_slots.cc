@@ -41,17 +41,27 @@ void make_code_slots(ModelPlan &plan, const Spec &spec) {
     if (largest[0] + largest[1] + largest[2] == 0) return;
     plan.code_counter_bytes = align_bucket(ModelPlan::code_rank_offset +
                                            static_cast<std::uint64_t>(plan.mesh.gather_ranks()));
-    plan.code_slots.assign(
-        std::min(plan.other_slots, static_cast<std::size_t>(spec.options().slots)),
-        plan.code_counter_bytes + largest[0]);
-    plan.code_slots.resize(plan.code_slots.size() + plan.dense_slots - plan.other_slots,
-                           plan.code_counter_bytes + largest[1]);
+    const auto add = [&](std::size_t slots, std::uint64_t bytes) {
+        if (bytes == 0) return;
+        plan.code_slots.resize(plan.code_slots.size() + slots, plan.code_counter_bytes + bytes);
+    };
+    const auto ahead = static_cast<std::size_t>(spec.options().slots);
+    add(std::min(plan.other_slots, ahead), largest[0]);
+    plan.shared_code_slots = plan.code_slots.size();
+    add(plan.dense_slots - plan.other_slots, largest[1]);
     plan.dense_code_slots = plan.code_slots.size();
-    if (largest[2] == 0) return;
-    plan.code_slots.resize(
-        plan.dense_code_slots + std::min(plan.slots.size() - plan.dense_slots,
-                                         static_cast<std::size_t>(spec.options().slots)),
-        plan.code_counter_bytes + largest[2]);
+    add(std::min(plan.slots.size() - plan.dense_slots, ahead), largest[2]);
+}
+
+void make_sum_slots(ModelPlan &plan, const Spec &spec) {
+    const auto slots_of = [&](UnitKind kind, std::size_t gradient_slots) {
+        const auto at_once = static_cast<std::size_t>(spec.options().gradient_slots);
+        return plan.sent_code_bytes(kind) == 0 ? 0 : std::min(gradient_slots, at_once);
+    };
+    plan.dense_sum_slots = slots_of(UnitKind::dense, plan.dense_gradient_slots);
+    plan.sum_slots =
+        plan.dense_sum_slots +
+        slots_of(UnitKind::experts, plan.gradient_slots.size() - plan.dense_gradient_slots);
 }
 
 template <typename Size>
@@ -167,9 +177,7 @@ void make_slots(ModelPlan &plan, const Spec &spec) {
     // A unit that stays in its slot until the step needs no secondary copy.
     if (each_has_one) plan.mesh.secondary_ranks = 0;
     make_code_slots(plan, spec);
-    if (plan.sent_code_bytes() > 0)
-        plan.sum_slots = std::min(plan.gradient_slots.size(),
-                                  static_cast<std::size_t>(spec.options().gradient_slots));
+    make_sum_slots(plan, spec);
     for (std::size_t unit = 0; unit < units; ++unit) require_slots(plan, spec, unit);
 }
 

@@ -8,6 +8,7 @@
 
 #include "fsdp/checkpoint/tensor.h"
 #include "fsdp/error.h"
+#include "fsdp/spec/gather_codes.h"
 #include "fsdp/spec/group.h"
 #include "fsdp/spec/mesh.h"
 
@@ -196,6 +197,8 @@ std::size_t Spec::add_parameter(std::size_t unit, const vescomm_fsdp_parameter_t
                theirs.block_rows, theirs.block_elements);
     parameter.block_rows = theirs.block_rows == 0 ? 1 : theirs.block_rows;
     parameter.block_elements = theirs.block_elements;
+    if (!codes_are_smaller(parameter, options_.gather_block, parameter.type))
+        parameter.gather_type = 0;
     if ((theirs.flags & ~(VESCOMM_FSDP_FROZEN | VESCOMM_FSDP_IGNORED)) != 0)
         refuse("parameter \"{}\" has flags {:#x}; FROZEN and IGNORED exist", name, theirs.flags);
     parameter.flags = theirs.flags;
@@ -282,6 +285,12 @@ void Spec::complete() {
 
 vescomm_type_t Spec::gradient_type(const Parameter &parameter) const {
     return options_.gradient_type != 0 ? options_.gradient_type : parameter.type;
+}
+
+vescomm_type_t Spec::reduce_type(const Parameter &parameter) const {
+    const bool smaller = !parameter.frozen() && codes_are_smaller(parameter, options_.gather_block,
+                                                                  gradient_type(parameter));
+    return smaller ? options_.reduce_type : 0;
 }
 
 std::string Spec::full_name(std::size_t id) const {

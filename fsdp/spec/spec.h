@@ -98,6 +98,8 @@ public:
     const std::vector<Group> &groups() const { return groups_; }
 
     vescomm_type_t gradient_type(const Parameter &parameter) const;
+    // The type of codes in which the gradients of a parameter are summed; 0: their own type.
+    vescomm_type_t reduce_type(const Parameter &parameter) const;
     // "unit.parameter"
     std::string full_name(std::size_t id) const;
 

@@ -34,6 +34,53 @@ TEST(Experts, TakeTheMemoryOfTheirShare) {
     EXPECT_EQ(report_of(8).reduce_bytes_per_step, 0u);
 }
 
+// Dense units that travel in their own type have no memory for codes.
+TEST(Experts, AloneInEightBitsTakeTheMemoryOfTheirCodes) {
+    const auto spec_with = [](bool dense) {
+        Spec spec(mixture_options(2));
+        spec.add_unit("experts", VESCOMM_FSDP_EXPERTS);
+        spec.add_parameter(0, {.name = "w", .shape = {8, 16, 16}, .gather_type = VESCOMM_I8});
+        if (!dense) return spec;
+        for (const char *name : {"first", "second"}) {
+            const std::uint64_t unit = spec.add_unit(name);
+            spec.add_parameter(unit, {.name = "w", .shape = {64, 64}});
+        }
+        return spec;
+    };
+    for (int rank = 0; rank < 4; ++rank)
+        EXPECT_EQ(spec_with(true).report(4, rank).code_bytes,
+                  spec_with(false).report(4, rank).code_bytes);
+    run_ranks(4, [&](Communicator &comm) {
+        const Spec spec = spec_with(true);
+        Engine engine(spec, comm);
+        EXPECT_EQ(engine.counters().allocated_bytes, spec.report(4, comm.rank()).peak_bytes);
+        fill(engine);
+        for (const std::uint64_t unit : {0, 1, 2, 0}) {
+            engine.begin(VESCOMM_FSDP_EVAL);
+            engine.pre_forward(unit);
+            const vescomm_fsdp_view_t view = engine.parameter(unit);
+            const std::int64_t first = unit == 0 ? comm.rank() % 2 * view.elements : 0;
+            for (std::int64_t i = 0; i < view.elements; ++i)
+                EXPECT_NEAR(read(view, i), initial(unit, first + i), unit == 0 ? 0.1 : 0);
+            engine.post_forward(unit);
+        }
+    });
+}
+
+// Gradients of experts are not rounded if no other rank receives them.
+TEST(Experts, AreNotQuantisedWhereNoRankSendsThem) {
+    for (const int expert_ranks : {2, 4}) {
+        vescomm_fsdp_spec_options_t chosen = mixture_options(expert_ranks);
+        chosen.reduce_type = VESCOMM_I8;
+        Spec spec(chosen);
+        spec.add_unit("experts", VESCOMM_FSDP_EXPERTS);
+        spec.add_parameter(0, {.name = "w", .shape = {8, 16, 16}});
+        const vescomm_fsdp_report_t report = spec.report(4);
+        EXPECT_EQ(report.code_bytes == 0, expert_ranks == 4);
+        EXPECT_EQ(report.reduce_bytes_per_step == 0, expert_ranks == 4);
+    }
+}
+
 // Views have the shape of a rank's experts, and pieces count elements of the whole parameter.
 TEST(Experts, HaveViewsOfTheirOwnAndPiecesOfTheWhole) {
     for (const int ranks : {2, 4}) {

@@ -151,6 +151,47 @@ TEST(Experts, TravelInEightBits) {
     }
 }
 
+// Rank 1 sends no gradients before rank 0 has sent those of both kinds. Ranks 0 and 2 have the same
+// experts.
+TEST(Experts, ASumInEightBitsDoesNotWaitForOneOfTheOtherKind) {
+    constexpr double timeout_seconds = 10;
+    run_ranks(
+        4,
+        [](Communicator &comm) {
+            vescomm_fsdp_spec_options_t chosen = mixture_options(2);
+            chosen.reduce_type = VESCOMM_I8;
+            chosen.gradient_slots = 1;
+            chosen.keep_gathered = 1;
+            Spec spec(chosen);
+            const std::uint64_t experts = spec.add_unit("experts", VESCOMM_FSDP_EXPERTS);
+            const std::uint64_t dense = spec.add_unit("dense");
+            spec.add_parameter(experts, {.name = "w", .shape = {8, 40}});
+            spec.add_parameter(dense, {.name = "w", .shape = {30, 20}});
+            Engine engine(spec, comm);
+            fill(engine);
+            for (const bool apart : {false, true}) {
+                engine.begin(VESCOMM_FSDP_LAST);
+                for (const std::uint64_t unit : {experts, dense}) {
+                    engine.pre_forward(unit);
+                    engine.post_forward(unit);
+                }
+                if (apart && comm.rank() == 1) comm.barrier();
+                for (const std::uint64_t unit : {dense, experts}) {
+                    engine.pre_backward(unit);
+                    const std::vector<float> ones(engine.parameter<float>(unit).size(), 1);
+                    engine.push_gradient(unit, ones.data(), VESCOMM_F32);
+                    engine.post_backward(unit);
+                }
+                if (apart && comm.rank() != 1) comm.barrier();
+                engine.finish_backward();
+                EXPECT_EQ(engine.counters().allocated_bytes,
+                          spec.report(4, comm.rank()).peak_bytes);
+                engine.step();
+            }
+        },
+        {}, timeout_seconds);
+}
+
 // With p -= gradient and a gradient of `value` on each rank.
 float averaged(int ranks, const std::string &preset, int expert_ranks, int divisor, float value,
                int micro_batches, vescomm_type_t reduce_type = 0) {

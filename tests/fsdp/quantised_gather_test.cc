@@ -180,6 +180,52 @@ TEST(QuantisedGather, AllocatesAndSendsWhatTheReportSays) {
             });
 }
 
+// One value, or a few, for each index of a batch.
+TEST(QuantisedGather, ParametersForWhichCodesAreNotSmallerKeepTheirType) {
+    struct Traffic {
+        std::uint64_t gathers, sums;
+    };
+    const auto traffic_of = [](vescomm_type_t code_type, vescomm_type_t compute_type,
+                               const std::vector<std::int64_t> &shape) {
+        vescomm_fsdp_spec_options_t chosen = options(code_type, 0, compute_type);
+        chosen.reduce_type = code_type;
+        Spec spec(chosen);
+        spec.add_unit("unit");
+        spec.add_parameter(0, {.name = "w", .shape = shape, .batch_dimensions = 1});
+        const vescomm_fsdp_report_t report = spec.report(2);
+        return Traffic{report.gather_bytes_per_step, report.reduce_bytes_per_step};
+    };
+    for (const vescomm_type_t type : {VESCOMM_F32, VESCOMM_BF16})
+        for (const std::int64_t row : {1, 2, 3, 4, 5, 8, 64, 128, 200}) {
+            const std::vector<std::int64_t> shape = {4096, row};
+            const Traffic exact = traffic_of(0, type, shape);
+            const Traffic codes = traffic_of(VESCOMM_I8, type, shape);
+            const std::int64_t size = type == VESCOMM_F32 ? 4 : 2;
+            const bool smaller = row + 4 < row * size;
+            EXPECT_EQ(codes.gathers < exact.gathers, smaller) << row;
+            EXPECT_EQ(codes.sums < exact.sums, smaller) << row;
+            EXPECT_LE(codes.gathers, exact.gathers) << row;
+            EXPECT_LE(codes.sums, exact.sums) << row;
+        }
+    EXPECT_EQ(traffic_of(VESCOMM_I8, VESCOMM_F32, {4096}).gathers,
+              traffic_of(0, VESCOMM_F32, {4096}).gathers);
+    const std::vector<UnitModel> units = {
+        {"unit",
+         {{.name = "rows", .shape = {9, 50}},
+          {.name = "of each", .shape = {37}, .batch_dimensions = 1},
+          {.name = "small", .shape = {11, 2, 1}, .batch_dimensions = 2}}}};
+    for (const int ranks : {1, 2, 3}) expect_exact(units, options(VESCOMM_I8), "zero3", ranks);
+    // Sums of whole numbers are exact in f32.
+    const std::vector<UnitModel> small = {
+        {"unit", {units[0].parameters[1], units[0].parameters[2]}}};
+    vescomm_fsdp_spec_options_t sums = options(0);
+    const Outcome exact = train_on(3, small, "zero3", sums, {});
+    sums.reduce_type = VESCOMM_I8;
+    EXPECT_EQ(train_on(3, small, "zero3", sums, {}).parameters, exact.parameters);
+    // A unit with both kinds of gradients.
+    train_on(3, units, "zero3", sums, {.micro_batches = 2});
+}
+
 std::uint64_t bytes_sent(Engine &engine) {
     vescomm_comm_counters_t counters = vescomm_comm_counters_init();
     check(vescomm_comm_get_counters(engine.comm(), &counters));

@@ -173,6 +173,35 @@ TEST(SecondaryCopies, AreRightInAnyOrderOfGathers) {
     });
 }
 
+// A rank reads a unit while the others wait for it in their next event. The copy of the unit is
+// filled only then: rank 3 starts last. All requests exist already.
+TEST(SecondaryCopies, ARankReadsAnUnshardedUnitAlone) {
+    constexpr double timeout_seconds = 20;
+    for (const Nodes &nodes : {Nodes{}, Nodes{0, 0, 1, 1}, Nodes{0, 1, 0, 1}})
+        run_ranks(
+            4,
+            [&](Communicator &comm) {
+                const Described described = describe(odd_model(), "hpz:2", options());
+                Engine engine(described.spec, comm);
+                fill(engine);
+                const std::uint64_t id = described.ids[1][0];
+                read_all(engine, described.ids);
+                fill(engine);
+                engine.begin(VESCOMM_FSDP_EVAL);
+                if (comm.rank() == 3) comm.barrier();
+                engine.unshard(1);
+                if (comm.rank() != 3) comm.barrier();
+                if (comm.rank() == 1) {
+                    EXPECT_EQ(read(engine.parameter(id), 5), initial(id, 5));
+                }
+                engine.pre_forward(0);
+                engine.post_forward(0);
+                EXPECT_EQ(read(engine.parameter(id), 5), initial(id, 5));
+                engine.reshard(1);
+            },
+            nodes, timeout_seconds);
+}
+
 void expect_counters(const vescomm_fsdp_counters_t &counters, const vescomm_fsdp_counters_t &before,
                      const vescomm_fsdp_report_t &report) {
     EXPECT_EQ(counters.allocated_bytes, report.peak_bytes);

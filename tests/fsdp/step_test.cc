@@ -1,11 +1,12 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The step: factors that f32 does not hold, and settings after a reset.
+// The step: factors that f32 does not hold, settings after a reset, and optimizers that fail.
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
+#include "fsdp/checkpoint/checkpoint_ranks.h"
 #include "fsdp/training.h"
 
 namespace vescomm::fsdp::testing {
@@ -186,6 +187,152 @@ TEST(Step, TheGenerationChangesWithTheParameters) {
         run_passes(engine, model, comm.rank(), std::numeric_limits<float>::infinity());
         EXPECT_EQ(engine.step().skipped, 1);
         EXPECT_EQ(generation(), seen.back());
+    });
+}
+
+// SGD whose run number `fails_at`, counted from 1, fails. 0: none does.
+struct FailingSgd {
+    FailingSgd() {
+        kind = *vescomm_optimizer_get_sgd();
+        kind.name = "failing sgd";
+        kind.context = this;
+        kind.needs = [](void *, const void *settings, vescomm_optimizer_needs_t *needs,
+                        const char **reason) {
+            const vescomm_optimizer_kind_t &sgd = *vescomm_optimizer_get_sgd();
+            return sgd.needs(sgd.context, settings, needs, reason);
+        };
+        kind.step = [](void *context, const void *settings, const vescomm_optimizer_run_t *run) {
+            auto &self = *static_cast<FailingSgd *>(context);
+            const vescomm_optimizer_kind_t &sgd = *vescomm_optimizer_get_sgd();
+            return ++self.runs == self.fails_at ? 7 : sgd.step(sgd.context, settings, run);
+        };
+    }
+    FailingSgd(const FailingSgd &) = delete;
+    FailingSgd &operator=(const FailingSgd &) = delete;
+
+    vescomm_optimizer_kind_t kind;
+    int runs = 0;
+    int fails_at = 0;
+};
+
+struct FailingModel {
+    FailingModel(const std::string &preset, const vescomm_fsdp_spec_options_t &options)
+        : described(describe(odd_model(), preset, options)) {
+        std::vector<std::uint64_t> all;
+        for (const auto &ids : described.ids) all.insert(all.end(), ids.begin(), ids.end());
+        vescomm_sgd_settings_t settings = vescomm_sgd_settings_init();
+        settings.momentum = 0.5;
+        described.spec.add_group(all, &sgd.kind, &settings);
+    }
+
+    void pass(Engine &engine, const Communicator &comm, int step) const {
+        micro_batch(engine, described.ids, {}, step, comm.rank(), comm.ranks(), true);
+    }
+
+    FailingSgd sgd;
+    Described described;
+};
+
+std::string sentence_of(const std::function<void()> &call) {
+    try {
+        call();
+    } catch (const Error &error) {
+        return error.what();
+    }
+    return "";
+}
+
+// The rank `failing` fails in the second step. `set_values` gives all parameters values again,
+// which those of one step after `fill` then are.
+void expect_no_training_on_partly_updated_values(const std::string &preset, int ranks, int failing,
+                                                 const vescomm_fsdp_spec_options_t &options,
+                                                 bool loads) {
+    SCOPED_TRACE(preset + " on " + std::to_string(ranks) + " ranks");
+    checkpoint::testing_support::TemporaryFolder folder;
+    run_ranks(ranks, [&](Communicator &comm) {
+        FailingModel model(preset, options);
+        Engine engine(model.described.spec, comm);
+        const auto step = [&](int number) {
+            model.pass(engine, comm, number);
+            engine.step();
+        };
+        fill(engine);
+        if (loads) engine.save(folder.path("c")).wait(60);
+        step(0);
+        const std::vector<float> after_one = read_all(engine, model.described.ids);
+        const bool fails = comm.rank() == failing;
+        if (fails) model.sgd.fails_at = model.sgd.runs + 2;
+        model.pass(engine, comm, 1);
+        // The update of another rank may be complete before it learns of the failure.
+        std::string why = sentence_of([&] { engine.step(); });
+        EXPECT_TRUE(!fails || why.find("optimizer \"failing sgd\" returned 7") != std::string::npos)
+            << why;
+        if (why.empty()) why = sentence_of([&] { step(2); });
+        EXPECT_FALSE(why.empty()) << "training goes on without rank " << failing;
+        comm.barrier();  // a reset ends the events of other ranks
+        const auto expect_refused = [&] {
+            const std::string refusal =
+                "the parameters of rank " + std::to_string(failing) + " are partly set or updated";
+            for (const std::string &text : {sentence_of([&] { engine.begin(VESCOMM_FSDP_EVAL); }),
+                                            sentence_of([&] { engine.begin(VESCOMM_FSDP_LAST); }),
+                                            sentence_of([&] { engine.unshard(0); }),
+                                            sentence_of([&] { engine.save(folder.path("no")); })})
+                EXPECT_NE(text.find(refusal), std::string::npos) << text;
+        };
+        for (int time = 0; time < 2; ++time) {
+            engine.reset();
+            expect_refused();
+        }
+        if (loads) {
+            engine.load(folder.path("c"));
+            step(0);
+            EXPECT_EQ(read_all(engine, model.described.ids), after_one);
+            EXPECT_EQ(engine.step_summary().step, 1);
+        } else {
+            fill(engine);
+            EXPECT_EQ(read_all(engine, model.described.ids).size(), after_one.size());
+            step(0);
+        }
+    });
+}
+
+TEST(Step, NoRankTrainsOnValuesThatAnOptimizerHasPartlyUpdated) {
+    vescomm_fsdp_spec_options_t options = vescomm_fsdp_spec_options_init();
+    for (const bool loads : {false, true}) {
+        for (const int ranks : {1, 2, 3})
+            for (int failing = 0; failing < ranks; ++failing)
+                expect_no_training_on_partly_updated_values("zero3", ranks, failing, options,
+                                                            loads);
+        expect_no_training_on_partly_updated_values("hsdp:2", 4, 3, options, loads);
+        options.partner_copy = 1;
+        expect_no_training_on_partly_updated_values("zero1", 3, 1, options, loads);
+    }
+}
+
+// Initial values that one rank has set partly.
+TEST(Step, NoRankTrainsOnInitialValuesThatAreMissing) {
+    run_ranks(3, [](Communicator &comm) {
+        const FailingModel model("zero3", vescomm_fsdp_spec_options_init());
+        Engine engine(model.described.spec, comm);
+        const auto fill_with = [&](float value, bool fails) {
+            engine.initialise([&](auto, auto, std::span<float> all, auto) {
+                std::ranges::fill(all, value);
+                if (fails) throw std::runtime_error("the values are missing");
+            });
+        };
+        if (comm.rank() == 1) {
+            EXPECT_THROW(fill_with(3, true), std::runtime_error);
+        } else {
+            fill_with(3, false);
+        }
+        comm.barrier();
+        engine.reset();
+        const std::string why = sentence_of([&] { engine.begin(VESCOMM_FSDP_LAST); });
+        EXPECT_NE(why.find("the parameters of rank 1 are partly set"), std::string::npos) << why;
+        fill_with(4, false);
+        for (const float x : read_all(engine, model.described.ids)) ASSERT_EQ(x, 4);
+        model.pass(engine, comm, 0);
+        EXPECT_EQ(engine.step().skipped, 0);
     });
 }
 

@@ -117,9 +117,6 @@ void check(const Options &options) {
     require(options.block_rows >= 1 || options.block_rows == -1,
             fmt::format("--block-rows is {}; it must be at least 1, or -1 for whole matrices",
                         options.block_rows));
-    require(
-        !options.elastic || options.precision != Precision::f16,
-        "--elastic and --dtype f16 exclude each other: survivors may have different loss scales");
     require(!options.elastic || options.trace.empty(),
             "--elastic and --trace exclude each other, because a trace ends with its ranks");
     require_at_least("--held-out-every", options.held_out_every, 0);

@@ -167,26 +167,35 @@ nlohmann::ordered_json predicted_json(const vescomm_fsdp_report_t &report) {
             {"replica_bytes_per_step", report.replica_bytes_per_step}};
 }
 
-// Returns the last step that directly follows another one. The gathers of an evaluation between two
-// steps take the place of those that the first of them has started early, which the second one then
-// starts again. Without such a step, the last one.
-const StepResult &representative(const std::vector<StepResult> &steps) {
+// Returns the last step that directly follows another one; nullptr: there is none. The gathers of
+// an evaluation between two steps take the place of those that the first of them has started early,
+// which the second one then starts again. The first step of a run has no early gathers.
+const StepResult *steady_step(const std::vector<StepResult> &steps) {
     for (std::size_t i = steps.size(); i-- > 1;)
-        if (steps[i].before.gathers == steps[i - 1].after.gathers) return steps[i];
-    return steps.back();
+        if (steps[i].before.gathers == steps[i - 1].after.gathers) return &steps[i];
+    return nullptr;
 }
 
-// The members of predicted_json() that the engine counts.
-nlohmann::ordered_json measured_json(const StepResult &step) {
-    const vescomm_fsdp_counters_t &before = step.before;
-    const vescomm_fsdp_counters_t &after = step.after;
-    return {{"peak", after.allocated_bytes},
-            {"gathers_per_step", after.gathers - before.gathers},
-            {"gather_bytes_per_step", after.gather_bytes - before.gather_bytes},
-            {"group_gather_bytes_per_step", after.group_gather_bytes - before.group_gather_bytes},
-            {"reduce_bytes_per_step", after.reduce_bytes - before.reduce_bytes},
-            {"replica_bytes_per_step", after.replica_bytes - before.replica_bytes},
-            {"deviations", after.deviations}};
+// The members of predicted_json() that the engine counts. Those of gathers are null without a
+// steady step.
+nlohmann::ordered_json measured_json(const std::vector<StepResult> &steps) {
+    using Counters = vescomm_fsdp_counters_t;
+    const auto difference = [](const StepResult &step, std::uint64_t Counters::*counter) {
+        return step.after.*counter - step.before.*counter;
+    };
+    const StepResult *steady = steady_step(steps);
+    const auto gathered = [&](std::uint64_t Counters::*counter) -> nlohmann::ordered_json {
+        if (steady == nullptr) return nullptr;
+        return difference(*steady, counter);
+    };
+    const StepResult &last = steady != nullptr ? *steady : steps.back();
+    return {{"peak", last.after.allocated_bytes},
+            {"gathers_per_step", gathered(&Counters::gathers)},
+            {"gather_bytes_per_step", gathered(&Counters::gather_bytes)},
+            {"group_gather_bytes_per_step", gathered(&Counters::group_gather_bytes)},
+            {"reduce_bytes_per_step", difference(last, &Counters::reduce_bytes)},
+            {"replica_bytes_per_step", difference(last, &Counters::replica_bytes)},
+            {"deviations", last.after.deviations}};
 }
 
 nlohmann::ordered_json json_of(const StepTimes &times) {
@@ -262,7 +271,7 @@ std::string json_text(const Options &options, const TextData &text, const Result
         {"uniform", options.uniform},
         {"block_rows", options.block_rows},
         {"report", predicted_json(results.mine)},
-        {"measured", measured_json(representative(results.steps))},
+        {"measured", measured_json(results.steps)},
         {"summary", json_of(step_times(results.steps))},
         {"data", {{"source", text.source()}, {"bytes", text.size()}}},
         {"step_ms",

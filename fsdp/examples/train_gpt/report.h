@@ -60,7 +60,9 @@ std::string recovery_text(const Recovery &recovery);
 // Returns a summary of losses and times.
 std::string summary_text(const Options &options, const Results &results, double seconds);
 
-// Returns JSON of schema train-gpt/1.
+// Returns JSON of schema train-gpt/1. The numbers of gathers in "measured" are null if no step
+// directly follows another one, as with one step, or with an evaluation before each step: they
+// would not be those of a steady step, which "report" predicts.
 std::string json_text(const Options &options, const TextData &text, const Results &results);
 
 // Replaces bytes that a terminal cannot print.

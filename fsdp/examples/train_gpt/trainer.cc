@@ -120,6 +120,16 @@ vescomm::fsdp::Spec specification(const Options &options, int ranks) {
     return spec;
 }
 
+RunState after_recovery(RunState state, std::int64_t updates, std::int64_t skipped) {
+    const std::int64_t done = updates + skipped;
+    if (done > state.steps)
+        vescomm::check(
+            vescomm_fsdp_update_loss_scale(&state.loss_scale, skipped > state.skipped ? 1 : 0));
+    state.steps = done;
+    state.skipped = skipped;
+    return state;
+}
+
 Parameters::Parameters(vescomm::fsdp::Engine &engine, const Shape &shape)
     : engine_(engine), first_(1, 0) {
     for (const UnitDescription &unit : describe(shape))
@@ -177,7 +187,7 @@ Trainer::Trainer(vescomm::Communicator &comm, const Options &options, const Text
       engine_(spec_, comm),
       parameters_(engine_, options.shape),
       model_(make_model()),
-      state_{0, 0, first_loss_scale(options)} {
+      state_{.loss_scale = first_loss_scale(options)} {
     std::vector<std::pair<int, int>> tensors;  // by id: unit and tensor
     for (std::size_t unit = 0; unit < units_.size(); ++unit)
         for (std::size_t tensor = 0; tensor < units_[unit].tensors.size(); ++tensor)
@@ -201,16 +211,11 @@ vescomm_fsdp_recovery_t Trainer::recover(vescomm::Communicator &survivors,
                                          vescomm_fsdp_recovery_t recovery) {
     vescomm::fsdp::Spec spec = specification(options_, survivors.ranks());
     recovery.spec = spec.get();
-    // A survivor that did not complete the last step does not know that it was skipped.
-    std::int64_t skipped = state_.skipped;
-    vescomm::check(vescomm_all_reduce(survivors.get(), &skipped, &skipped, 1, VESCOMM_I64,
-                                      VESCOMM_MIN, nullptr, nullptr, nullptr));
     recovery = engine_.recover(survivors, recovery);
     recovery.spec = nullptr;
-    if (recovery.from_checkpoint != 0) recovery.steps = set_extra_of_checkpoint();
-    else recovery.steps += skipped;
-    state_.steps = recovery.steps;
-    state_.skipped = recovery.from_checkpoint != 0 ? state_.skipped : skipped;
+    if (recovery.from_checkpoint != 0) set_extra_of_checkpoint();
+    else state_ = after_recovery(state_, recovery.steps, skipped());
+    recovery.steps = state_.steps;
     spec_ = std::move(spec);
     comm_ = &survivors;
     rank_ = survivors.rank();
@@ -326,7 +331,14 @@ int Trainer::set_extra_of_checkpoint() {
             "another program or version",
             bytes.size(), sizeof state_));
     std::memcpy(&state_, bytes.data(), sizeof state_);
+    skipped_before_ = 0;
+    skipped_before_ = state_.skipped - skipped();
     return static_cast<int>(state_.steps);
+}
+
+// The engine completes the last step of any survivor, so its counter is the same on all of them.
+std::int64_t Trainer::skipped() const {
+    return skipped_before_ + static_cast<std::int64_t>(engine_.counters().skipped);
 }
 
 double Trainer::held_out_loss() {

@@ -55,6 +55,18 @@ std::string preset_for(const Options &options, int ranks);
 // anywhere.
 vescomm::fsdp::Spec specification(const Options &options, int ranks);
 
+// The state of a run beside that of the engine. Without padding: checkpoints have its bytes.
+struct RunState {
+    std::int64_t steps = 0;  // done, with skipped ones
+    std::int64_t skipped = 0;
+    vescomm_fsdp_loss_scale_t loss_scale = vescomm_fsdp_loss_scale_init();  // used with f16
+};
+
+// Returns the state after a recovery with the values of the survivors, whose engine has done
+// `updates` steps and has skipped `skipped`. A rank may not know the last of them, because another
+// one died during it: its loss scale is updated for that step, as on the ranks that know it.
+RunState after_recovery(RunState state, std::int64_t updates, std::int64_t skipped);
+
 // Gathers units and hands their parameters to a Gpt.
 class Parameters {
 public:
@@ -113,6 +125,8 @@ public:
     int set_extra_of_checkpoint();
 
 private:
+    // Steps of the run that were skipped.
+    std::int64_t skipped() const;
     void forward(const Batch &batch);
     void backward(float scale);
     double micro_batch(int step, int number, double tokens);
@@ -132,13 +146,8 @@ private:
     vescomm::fsdp::Engine engine_;
     Parameters parameters_;
     Gpt model_;
-    // The state of a run beside that of the engine. Without padding.
-    struct State {
-        std::int64_t steps = 0;  // done, with skipped ones
-        std::int64_t skipped = 0;
-        vescomm_fsdp_loss_scale_t loss_scale = vescomm_fsdp_loss_scale_init();  // used with f16
-    };
-    State state_;
+    RunState state_;
+    std::int64_t skipped_before_ = 0;  // steps that the engine has not counted: of a checkpoint
     StepResult last_step_;
 };
 

@@ -88,8 +88,9 @@ typedef struct vescomm_fsdp_spec_options {
     /** Options of the planner. NULL: balanced over all units. Borrowed for the call. */
     const vescomm_planner_options_t *planner;
     /** Type in which parameters are sent: VESCOMM_I8 or VESCOMM_F8E4M3, with an f32 scale for each
-     *  block. They are rounded to it on every rank, also on the one that owns them. 0: their own
-     *  type. */
+     *  block. They are rounded to it on every rank, also on the one that owns them. Parameters with
+     *  batch_dimensions whose sub-matrices are so small that codes and scales would not take fewer
+     *  bytes keep their own type, such as one value for each expert. 0: their own type. */
     vescomm_type_t gather_type;
     /** Largest number of elements that share one scale. Such a scale block consists of whole blocks
      *  of a parameter, or is a part of one; it stays on one rank. 0: 128. */
@@ -97,8 +98,10 @@ typedef struct vescomm_fsdp_spec_options {
     /** Type in which gradients are sent: VESCOMM_I8 or VESCOMM_F8E4M3, with an f32 scale for each
      *  block of gather_block. A contribution is rounded once, also that of the rank that owns the
      *  shard, and contributions are summed in f32 in the order of ranks. If a gradient of a
-     *  block is not finite, all sums of that block are NaN. Sums over replicas are f32: it is an
-     *  error if no axis shards (ddp). 0: the type of the gradients. */
+     *  block is not finite, all sums of that block are NaN. Gradients for which it would not take
+     *  fewer bytes keep their own type, as with gather_type, and so do those of experts that one
+     *  rank of a shard group has alone. Sums over replicas are f32: it is an error if no axis
+     * shards (ddp). 0: the type of the gradients. */
     vescomm_type_t reduce_type;
     /** Not 0: each rank holds a copy of another rank's masters and states in its memory, on another
      *  node if there is one, so that vescomm_fsdp_recover() needs no checkpoint after the death of
@@ -776,10 +779,11 @@ static inline vescomm_fsdp_step_t vescomm_fsdp_step_init(void) {
  *                results filled.
  * @param stream  must be NULL: all memory here is host memory.
  * @return as the events. VESCOMM_ERROR_MISMATCH: the arguments differ between ranks; nothing was
- *         updated. VESCOMM_ERROR_INVALID_ARGUMENT: also when `step` of an optimizer kind failed;
- *         this rank's shards are then partly updated, and vescomm_fsdp_reset() does not restore
- *         them. If a gather cannot be started, the step is complete nevertheless, and the next
- *         event returns the error.
+ *         updated. VESCOMM_ERROR_INVALID_ARGUMENT: also when a kind of optimizer failed; this
+ *         rank's shards are then partly updated. Other ranks succeed, or get an error; all get one
+ *         before they complete another micro-batch, and none trains until the values are set again,
+ *         see vescomm_fsdp_reset(). If a gather cannot be started, the step is complete
+ *         nevertheless, and the next event returns the error.
  *
  * Collective: yes, same order.  Blocking: at most the timeout.  Threads: one.  Since: 0.1
  */
@@ -808,9 +812,12 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_set_group(vescomm_fsdp_t *engine, uint
  * After: parameters, states of the optimizer and settings of groups are as after the last step, or
  * after vescomm_fsdp_create(). Views are invalid. If vescomm_fsdp_step() succeeded on some ranks
  * only, because another rank failed after its update, reset completes the step on all ranks. There
- * is one exception: if `step` of an optimizer kind failed, the step counts as
- * complete, and the shards of that rank stay partly updated until all ranks call
- * vescomm_fsdp_load() or vescomm_fsdp_initialise().
+ * is one exception: if a kind of optimizer failed in vescomm_fsdp_step(), the step counts as
+ * complete, and the shards of that rank stay partly updated. The same holds for values that a
+ * failed vescomm_fsdp_initialise() or vescomm_fsdp_load() has partly set. vescomm_fsdp_begin(),
+ * vescomm_fsdp_unshard() and vescomm_fsdp_save() then return VESCOMM_ERROR_INVALID_ARGUMENT on all
+ * ranks, without another effect, until all ranks call vescomm_fsdp_load() or
+ * vescomm_fsdp_initialise(). The error text names the rank.
  *
  * @return VESCOMM_OK. After any error the engine has failed on all ranks, and they may call it
  *         again: the first error of the communicator given to vescomm_fsdp_create(), if that one
@@ -1174,8 +1181,9 @@ VESCOMM_API vescomm_status_t vescomm_job_free(vescomm_job_t *job);
  * @param folder  that of vescomm_fsdp_save().
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: a unit is open; there is no complete save; a
  *         tensor is missing or has another shape or type; a file is damaged. VESCOMM_ERROR_SYSTEM:
- *         a file cannot be read. The error text is the same on all ranks. Masters and states are
- *         then undefined; load another folder, or initialise them.
+ *         a file cannot be read. The error text is the same on all ranks. If a save was found,
+ *         masters and states are then undefined, and vescomm_fsdp_begin() refuses to train: load
+ *         another folder, or initialise them.
  *
  * Collective: yes, same order.  Blocking: yes.  Threads: one.
  * Cost: each rank reads its bytes once, and the indexes of all ranks that saved. It also reads the

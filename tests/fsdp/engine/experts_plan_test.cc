@@ -93,5 +93,73 @@ TEST(ModelPlan, ExpertsHaveSlotsOfTheirOwn) {
         }
 }
 
+// Six units, dense and of experts in turn. A bit of `quantised` for each: it travels in 8 bits.
+Spec in_eight_bits(unsigned quantised, const vescomm_fsdp_spec_options_t &options) {
+    vescomm_fsdp_spec_options_t chosen = options;
+    chosen.expert_ranks = 2;
+    Spec spec(chosen);
+    for (std::size_t unit = 0; unit < 6; ++unit) {
+        spec.add_unit("unit." + std::to_string(unit), unit % 2 == 0 ? 0 : VESCOMM_FSDP_EXPERTS);
+        const std::int64_t shape[] = {12, static_cast<std::int64_t>(10 * (unit + 1)), 5};
+        vescomm_fsdp_parameter_t parameter = vescomm_fsdp_parameter_init();
+        parameter.name = "weight";
+        parameter.shape = shape;
+        parameter.dimensions = 3;
+        if ((quantised >> unit & 1) != 0) parameter.gather_type = VESCOMM_I8;
+        spec.add_parameter(unit, parameter);
+    }
+    spec.complete();
+    return spec;
+}
+
+TEST(ModelPlan, OnlyUnitsThatTravelInEightBitsHaveCodeSlots) {
+    for (unsigned quantised = 0; quantised < 64; ++quantised)
+        for (const std::int64_t large : {0, 10000})
+            for (const int slots : {1, 2, 4}) {
+                vescomm_fsdp_spec_options_t options = vescomm_fsdp_spec_options_init();
+                options.slots = slots;
+                options.large_unit_bytes = large;
+                const ModelPlan plan = plan_model(in_eight_bits(quantised, options), 4);
+                bool shared = false, behind = false, experts = false;  // a unit has codes
+                for (std::size_t unit = 0; unit < 6; ++unit) {
+                    if (plan.quantised_bytes_of(unit) == 0) continue;
+                    const SlotRange &range = plan.slot_ranges[unit];
+                    if (plan.kinds[unit] == UnitKind::experts) experts = true;
+                    else if (range.begin < static_cast<int>(plan.other_slots)) shared = true;
+                    else behind = true;
+                    for (int slot = range.begin; slot < range.end; ++slot) {
+                        const auto code = static_cast<std::size_t>(plan.code_slot_for(slot));
+                        ASSERT_LT(code, plan.code_slots.size());
+                        EXPECT_EQ(plan.kind_of_code_slot(code), plan.kinds[unit]);
+                        EXPECT_GE(plan.code_slots[code],
+                                  plan.code_counter_bytes + plan.quantised_bytes_of(unit) / 4);
+                    }
+                }
+                EXPECT_EQ(plan.shared_code_slots > 0, shared);
+                EXPECT_EQ(plan.dense_code_slots > plan.shared_code_slots, behind);
+                EXPECT_EQ(plan.code_slots.size() > plan.dense_code_slots, experts);
+            }
+}
+
+TEST(ModelPlan, SumsInEightBitsHaveSlotsOfTheirKind) {
+    for (const int slots : {1, 2, 4}) {
+        vescomm_fsdp_spec_options_t options = vescomm_fsdp_spec_options_init();
+        options.gradient_slots = slots;
+        options.reduce_type = VESCOMM_I8;
+        const ModelPlan plan = plan_model(in_eight_bits(0, options), 4);
+        std::vector<bool> used(plan.sum_slots, false);
+        for (std::size_t slot = 0; slot < plan.gradient_slots.size(); ++slot) {
+            const int sums = plan.sum_slot_for(static_cast<int>(slot));
+            ASSERT_GE(sums, 0);
+            ASSERT_LT(static_cast<std::size_t>(sums), used.size());
+            used[static_cast<std::size_t>(sums)] = true;
+            EXPECT_EQ(plan.kind_of_sum_slot(static_cast<std::size_t>(sums)),
+                      plan.kind_of_gradient_slot(slot));
+        }
+        EXPECT_EQ(std::ranges::count(used, false), 0);
+        EXPECT_LT(plan.sent_code_bytes(UnitKind::experts), plan.sent_code_bytes(UnitKind::dense));
+    }
+}
+
 }  // namespace
 }  // namespace vescomm::fsdp

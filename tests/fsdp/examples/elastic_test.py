@@ -119,6 +119,19 @@ class Elastic(unittest.TestCase):
         self.assertEqual(results["recovery"][0]["from"], "the survivors")
         self.assertGreater(results["report"]["file"], 0)
 
+    def test_survivors_have_one_loss_scale(self):
+        # The scale changes in most steps, and a step with different ones on two ranks is an error.
+        options = ("--dtype", "f16", "--loss-scale", "16777216", "--loss-scale-interval", "1")
+        for step in range(2, 6):
+            with self.subTest(step=step):
+                results, text = self.train(4, "--elastic", *options, deaths=[(step, step % 4)])
+                self.assertEqual((len(results["loss"]), results["recoveries"]), (STEPS, 1), text)
+                skipped = [norm is None for norm in results["gradient_norm"]]
+                self.assertEqual(results["skipped_steps"], sum(skipped))
+                scales = results["loss_scale"]
+                for before, after, was_skipped in zip(scales, scales[1:], skipped):
+                    self.assertEqual(after, min(before * (0.5 if was_skipped else 2), 2**24))
+
     def test_without_elastic_the_job_fails(self):
         with self.assertRaisesRegex(AssertionError, "exit code 137"):
             self.train(2, deaths=[(4, 1)])

@@ -253,6 +253,15 @@ class TrainGpt(unittest.TestCase):
                 self.assertEqual(measured.pop("deviations"), 0)
                 self.assertEqual({name: report[name] for name in measured}, measured)
 
+    def test_measures_no_gathers_if_every_step_follows_an_evaluation(self):
+        for arguments in (("--steps", "1"), ("--held-out-every", "1")):
+            with self.subTest(arguments=arguments):
+                results, _ = self.run_model(3, "--dtype", "bf16", *arguments)
+                report, measured = results["report"], results["measured"]
+                self.assertEqual(measured.pop("deviations"), 0)
+                for name, value in measured.items():
+                    self.assertEqual(value, None if "gather" in name else report[name], name)
+
     def test_goes_on_from_a_checkpoint_on_any_number_of_ranks(self):
         folder = self.path("checkpoints")
         whole, _ = self.run_model(5)
