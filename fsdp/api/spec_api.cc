@@ -13,9 +13,15 @@ vescomm_status_t vescomm_fsdp_spec_create(const vescomm_fsdp_spec_options_t *opt
                                           vescomm_fsdp_spec_t **spec) {
     return api::guarded("vescomm_fsdp_spec_create", [&] {
         api::require(spec, "spec");
-        const auto defaults = vescomm_fsdp_spec_options_init();
-        *spec = new vescomm_fsdp_spec{api::Spec(
-            options != nullptr ? api::read_struct(options, "options", defaults) : defaults)};
+        auto ours = vescomm_fsdp_spec_options_init();
+        if (options != nullptr) ours = api::read_struct(options, "options", ours);
+        auto planner = vescomm_planner_options_init();
+        if (ours.planner != nullptr) {
+            planner = api::read_struct(ours.planner, "planner", planner);
+            planner.struct_size = sizeof planner;
+            ours.planner = &planner;
+        }
+        *spec = new vescomm_fsdp_spec{api::Spec(ours)};
     });
 }
 

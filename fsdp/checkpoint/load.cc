@@ -24,7 +24,7 @@ constexpr std::size_t max_open_files = 64;
 
 // Runs `body`; errors in bytes of a file become Error.
 template <typename Body>
-auto translated(Body body) {
+decltype(auto) translated(Body body) {
     try {
         return body();
     } catch (const formats::InputError &error) {
@@ -181,19 +181,23 @@ void Checkpoint::read_bytes(const StoredTensorPieces &stored, std::int64_t begin
     });
 }
 
-std::optional<std::string> Checkpoint::extra(const std::string &name) {
+std::optional<std::string> Checkpoint::extra(const std::string &name, std::int64_t max_bytes) {
     const auto found = catalogue_->extras().find(name);
     if (found == catalogue_->extras().end()) return std::nullopt;
     const StoredExtra &stored = found->second;
-    // A damaged index must not allocate more than the file has.
-    if (stored.bytes > manifest_[static_cast<std::size_t>(stored.rank)].data_bytes)
-        throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
-                    fmt::format("loading {}: the extra {} claims {} bytes, more than its file has",
-                                in_quotes(folder_ + "/" + save_), in_quotes(name), stored.bytes));
+    // An index must not allocate more than its file has. The manifest does not know the size of the
+    // file; file_of() compares them.
+    const DataFile &file = translated([&]() -> const DataFile & { return file_of(stored.rank); });
+    const std::int64_t most =
+        std::min(max_bytes, manifest_[static_cast<std::size_t>(stored.rank)].data_bytes);
+    if (stored.bytes > most)
+        throw Error(
+            VESCOMM_ERROR_INVALID_ARGUMENT,
+            fmt::format("loading {}: the extra {} claims {} bytes; at most {} are possible",
+                        in_quotes(folder_ + "/" + save_), in_quotes(name), stored.bytes, most));
     std::string bytes(static_cast<std::size_t>(stored.bytes), '\0');
     translated([&] {
-        file_of(stored.rank)
-            .read(entry_name(name), VESCOMM_U8, stored.bytes, stored.checksums, 0,
+        file.read(entry_name(name), VESCOMM_U8, stored.bytes, stored.checksums, 0,
                   std::as_writable_bytes(std::span(bytes)));
     });
     return bytes;

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -43,8 +45,10 @@ public:
     void read_bytes(const StoredTensorPieces &stored, std::int64_t begin,
                     std::span<std::byte> output);
 
-    // Returns the bytes of an extra, or nothing if the save has none of that name. Throws Error.
-    std::optional<std::string> extra(const std::string &name);
+    // Returns the bytes of an extra, or nothing if the save has none of that name. Throws Error,
+    // also if there are more than `max_bytes`, or more than the file has.
+    std::optional<std::string> extra(
+        const std::string &name, std::int64_t max_bytes = std::numeric_limits<std::int64_t>::max());
     std::vector<std::string> extras() const;
 
     const Catalogue &catalogue() const { return *catalogue_; }

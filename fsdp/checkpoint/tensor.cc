@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "fsdp/checkpoint/error.h"
@@ -29,6 +30,16 @@ bool is_role(std::string_view role) {
            });
 }
 
+// As the JSON of an index needs it.
+bool is_utf8(const std::string &text) {
+    try {
+        nlohmann::json(text).dump();
+        return true;
+    } catch (const nlohmann::json::type_error &) {
+        return false;
+    }
+}
+
 }  // namespace
 
 std::string describe(const Tensor &tensor) {
@@ -42,6 +53,7 @@ std::int64_t check_tensor(const Tensor &tensor, const std::string &where) {
     if (tensor.name.empty() || tensor.name.size() > max_name_bytes)
         complain(fmt::format("its name has {} bytes; give one of 1 to {} bytes", tensor.name.size(),
                              max_name_bytes));
+    if (!is_utf8(tensor.name)) complain("its name is no UTF-8; rename it");
     if (!is_role(tensor.role))
         complain(fmt::format(
             "the role must be 1 to {} letters, digits, '_', '-' or '.', such as \"master\"",

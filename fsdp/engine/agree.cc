@@ -17,8 +17,6 @@ struct Summary {
     std::uint64_t options = 0;  // hash of options, axes and groups
     std::uint64_t units = 0;  // number of units
     std::uint64_t model = 0;  // hash of all units
-
-    bool operator==(const Summary &) const = default;
 };
 
 std::uint64_t hash_of_text(const std::string &text) {
@@ -93,18 +91,23 @@ std::optional<Failure> compare_with_all(vescomm_comm_t *comm, const Spec &spec, 
             return Failure(
                 VESCOMM_ERROR_MISMATCH,
                 fmt::format("rank {} cannot create the engine; its error says why", rank));
-    for (int rank = 1; rank < ranks; ++rank) {
-        if (all[rank] == all[0]) continue;
-        const auto differ = [&](const char *what) {
-            return Failure(VESCOMM_ERROR_MISMATCH,
-                           fmt::format("the {} of the specifications of ranks 0 and {} differ; use "
-                                       "the same on every rank",
-                                       what, rank));
-        };
-        if (all[rank].options != all[0].options) return differ("options, axes or groups");
-        if (all[rank].units != all[0].units) return differ("numbers of units");
+    // The first rank whose value differs from that of rank 0; 0: none.
+    const auto other = [&](std::uint64_t Summary::*value) {
+        for (int rank = 1; rank < ranks; ++rank)
+            if (all[rank].*value != all[0].*value) return rank;
+        return 0;
+    };
+    const auto differ = [&](const char *what, int rank) {
+        return Failure(VESCOMM_ERROR_MISMATCH,
+                       fmt::format("the {} of the specifications of ranks 0 and {} differ; use the "
+                                   "same on every rank",
+                                   what, rank));
+    };
+    if (const int rank = other(&Summary::options)) return differ("options, axes or groups", rank);
+    if (const int rank = other(&Summary::units)) return differ("numbers of units", rank);
+    // All ranks have the same number of units, which they gather.
+    if (const int rank = other(&Summary::model))
         return find_difference(comm, spec, units, ranks, static_cast<std::size_t>(rank));
-    }
     return std::nullopt;
 }
 

@@ -33,7 +33,8 @@ Engine::Engine(const Model &model, vescomm_comm_t *parent, Communicator world)
       optimizer_(model_.spec, model_.plan, shards_, rank_),
       states_(model_.plan, model_.unit_names),
       times_(model_.unit_names),
-      wiring_(std::make_unique<Wiring>(model_, shards_, std::move(world), counters_, times_)) {
+      wiring_(
+          std::make_unique<Wiring>(model_, shards_, std::move(world), log_, counters_, times_)) {
     if (has_partner_copies(model_.spec, model_.plan.mesh))
         copy_.emplace(model_.spec, model_.plan, shards_, rank_,
                       partner_distance(gather_nodes(wiring_->comms.world())));
@@ -196,8 +197,7 @@ std::pair<vescomm_fsdp_view_t, vescomm_fsdp_gradient_mode_t> Engine::gradient(st
         const std::size_t owner = parameter.tied_to.value_or(id);
         GradientSlots &slots = wiring_->gradients;
         view = view_of(id, model_.spec.gradient_type(parameter), slots.data(owner));
-        if (slots.written(owner)) mode = VESCOMM_FSDP_ADD;
-        slots.set_written(owner);
+        mode = slots.begin_write(owner);
     });
     return {view, mode};
 }
@@ -293,7 +293,7 @@ void Engine::rewire() {
     gradients_ = {};
     log_ = {};
     Communicator world = make_world(parent_);
-    wiring_ = std::make_unique<Wiring>(model_, shards_, std::move(world), counters_, times_);
+    wiring_ = std::make_unique<Wiring>(model_, shards_, std::move(world), log_, counters_, times_);
     catch_up(wiring_->comms.world());
 }
 

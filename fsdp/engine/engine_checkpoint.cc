@@ -5,7 +5,6 @@
 #include "fsdp/engine/engine_checkpoint.h"
 
 #include <bit>
-#include <cctype>
 #include <charconv>
 
 #include "fsdp/checkpoint/comm_agreement.h"
@@ -14,6 +13,7 @@
 #include "fsdp/engine/engine.h"
 #include "fsdp/engine/event_body.h"
 #include "fsdp/hash.h"
+#include "fsdp/spec/group.h"
 
 namespace vescomm::fsdp {
 
@@ -21,6 +21,7 @@ namespace {
 
 // The extra of the engine, which rank 0 saves: the number of steps, in decimal digits.
 constexpr const char *steps_extra = "engine.steps";
+constexpr std::int64_t max_steps_bytes = 20;
 
 std::string user_extra(int rank) {
     return "user." + std::to_string(rank);
@@ -52,16 +53,6 @@ std::int64_t parse_steps(const std::optional<std::string> &text) {
 }
 
 }  // namespace
-
-std::string role_of_state(const std::string &name) {
-    std::string role = "state.";
-    for (const char letter : name.substr(0, checkpoint::max_role_bytes - role.size())) {
-        const auto byte = static_cast<unsigned char>(letter);
-        const bool allowed = byte < 0x80 && (std::isalnum(byte) != 0 || letter == '-');
-        role += allowed ? letter : '_';
-    }
-    return role;
-}
 
 std::vector<ShardPiece> shard_pieces(const Model &model, const Shards &shards, int rank) {
     std::vector<ShardPiece> all;
@@ -153,7 +144,7 @@ void Engine::load_within(double timeout_seconds, const std::string &folder) {
             wanted.push_back({std::move(tensor), 0, 0, nullptr});
         for (ShardPiece &piece : shard_pieces(model_, shards_, rank_))
             wanted.push_back({std::move(piece.tensor), piece.first, piece.count, piece.data});
-        steps = parse_steps(opened.extra(steps_extra));
+        steps = parse_steps(opened.extra(steps_extra, max_steps_bytes));
         for (int rank = 0; rank < opened.catalogue().ranks(); ++rank)
             extras.push_back(opened.extra(user_extra(rank)).value_or(""));
         opened.read(wanted);

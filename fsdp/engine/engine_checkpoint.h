@@ -29,7 +29,4 @@ std::vector<ShardPiece> shard_pieces(const Model &model, const Shards &shards, i
 // Tensors of parameters without elements, of which no rank has a piece.
 std::vector<checkpoint::Tensor> empty_tensors(const Model &model);
 
-// Returns the role of a state: its name with '_' for letters that no role has.
-std::string role_of_state(const std::string &name);
-
 }  // namespace vescomm::fsdp

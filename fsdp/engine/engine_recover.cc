@@ -136,6 +136,8 @@ void Engine::take_over_from(const Engine &before, const Survivors &survivors,
 
 void Engine::refresh_copy() {
     if (!copy_) return;
+    // Copies are messages, which wait for ranks that have come to another event.
+    wiring_->watch.verify(wiring_->watch.post(log_.now()));
     copy_->optimizer().set_steps(optimizer_.steps());
     copy_->refresh(wiring_->comms);
 }

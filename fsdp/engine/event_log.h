@@ -32,6 +32,7 @@ enum class Event : std::uint64_t {
     load,
     progress,
     update,  // of a unit, within a step; not announced
+    free,
 };
 
 // "pre_forward"

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fsdp/engine/gathered_units.h"
 
+#include <algorithm>
+
 #include "fsdp/engine/prefetch.h"
 #include "fsdp/error.h"
 #include "fsdp/report/traffic.h"
@@ -92,7 +94,10 @@ void GatheredUnits::start(std::size_t unit, const Announcement &announcement) {
 }
 
 void GatheredUnits::close(std::size_t unit) {
-    const std::vector<int> soon = needed_soon(order_, plan_);
+    std::vector<int> soon;  // not needed for units that stay in their slots
+    if (!std::ranges::all_of(plan_.needs[unit],
+                             [&](std::size_t owner) { return plan_.has_own_slot(owner); }))
+        soon = needed_soon(order_, plan_);
     for (const std::size_t owner : plan_.needs[unit]) {
         const int slot = pool_.slot_of(static_cast<int>(owner));
         if (!fsdp::close(pool_, plan_, static_cast<int>(owner), soon)) continue;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 
 #include "fsdp/error.h"
 #include "fsdp/report/traffic.h"
@@ -25,6 +26,19 @@ QuantisedSums::Factors quantised_factors(const Spec &spec, const Mesh &mesh) {
     return {1.0f / static_cast<float>(mesh.shard_ranks), 1.0f / expert_divisor(spec, mesh)};
 }
 
+// By parameter that is not tied: true if several parameters of one unit have its gradient.
+std::vector<bool> gradients_shared_in_a_unit(const Spec &spec) {
+    std::vector<bool> shared(spec.parameters().size(), false);
+    for (const Unit &unit : spec.units()) {
+        std::set<std::size_t> owners;
+        for (const std::size_t id : unit.parameters) {
+            const std::size_t owner = spec.parameters()[id].tied_to.value_or(id);
+            if (!owners.insert(owner).second) shared[owner] = true;
+        }
+    }
+    return shared;
+}
+
 }  // namespace
 
 GradientSlots::GradientSlots(const Spec &spec, const ModelPlan &plan, const Shards &shards,
@@ -44,6 +58,7 @@ GradientSlots::GradientSlots(const Spec &spec, const ModelPlan &plan, const Shar
       slots_(plan.gradient_slots.size()),
       quantised_(plan, quantised_factors(spec, plan.mesh), comms),
       written_(spec.parameters().size(), false),
+      shared_(gradients_shared_in_a_unit(spec)),
       summed_(plan.of_unit.size(), false) {
     for (const std::vector<std::size_t> &buckets : plan.of_unit) {
         std::uint64_t offset = 0;
@@ -93,6 +108,18 @@ void *GradientSlots::data(std::size_t parameter) const {
     if (slot == SlotPool::none) return nullptr;  // a unit without elements needs no slot
     return bucket_data(slot, at.bucket) + static_cast<std::size_t>(bucket.places[at.place].offset) *
                                               vescomm_type_get_bytes(bucket.gradient_type);
+}
+
+vescomm_fsdp_gradient_mode_t GradientSlots::begin_write(std::size_t parameter) {
+    if (written_[parameter]) return VESCOMM_FSDP_ADD;
+    written_[parameter] = true;
+    if (!shared_[parameter]) return VESCOMM_FSDP_OVERWRITE;
+    const Parameter &one = spec_.parameters()[parameter];
+    if (one.elements > 0)
+        std::memset(data(parameter), 0,
+                    static_cast<std::size_t>(one.elements) *
+                        vescomm_type_get_bytes(spec_.gradient_type(one)));
+    return VESCOMM_FSDP_ADD;
 }
 
 void GradientSlots::fill_with_zeros(int unit, int slot) {

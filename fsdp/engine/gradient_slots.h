@@ -38,6 +38,10 @@ public:
     void *data(std::size_t parameter) const;
     bool written(std::size_t parameter) const { return written_[parameter]; }
     void set_written(std::size_t parameter) { written_[parameter] = true; }
+    // Returns how the trainer writes a gradient, and counts it as written. A gradient of several
+    // parameters of one unit is always added to, and begins as zero: the trainer may ask for all of
+    // them before it writes the first one.
+    vescomm_fsdp_gradient_mode_t begin_write(std::size_t parameter);
     // Starts to sum the gradients of a unit. Those that were not written are zero.
     void send(int unit, const Announcement &announcement);
     // True: sums may be running.
@@ -93,6 +97,7 @@ private:
     std::map<Key, Request> requests_;
     QuantisedSums quantised_;  // of buckets whose gradients travel in 8 bits
     std::vector<bool> written_;  // by parameter
+    std::vector<bool> shared_;  // by parameter: several parameters of one unit have its gradient
     std::vector<bool> summed_;  // by unit: its gradient shard has a sum of this step
 };
 

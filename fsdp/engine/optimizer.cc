@@ -47,7 +47,7 @@ Optimizer::Optimizer(const Spec &spec, const ModelPlan &plan, const Shards &shar
 Group Optimizer::with_settings(std::size_t group, const void *settings) const {
     if (group >= groups_.size())
         refuse("there is no group {}; there are {}, counted from 0", group, groups_.size());
-    Group made = make_group(groups_[group].kind, settings);
+    Group made = fsdp::with_settings(groups_[group], settings);
     if (made.states != groups_[group].states)
         refuse(
             "the settings need {} states and the group has {}, or their types differ; create "

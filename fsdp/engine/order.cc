@@ -7,7 +7,8 @@
 
 namespace vescomm::fsdp {
 
-Order::Order(vescomm_fsdp_order_t kind, int units) : kind_(kind) {
+Order::Order(vescomm_fsdp_order_t kind, int units)
+    : kind_(kind), units_(static_cast<std::size_t>(units)) {
     if (kind != VESCOMM_FSDP_DECLARED) return;
     for (int unit = 0; unit < units; ++unit)
         for (Sequence &sequence : expected_) sequence.push_back({unit, false});
@@ -68,11 +69,15 @@ std::vector<int> Order::first(std::size_t count) const {
     return distinct(expected_[0], 0, count);
 }
 
-std::vector<int> Order::distinct(const Sequence &sequence, std::size_t from, std::size_t count) {
+std::vector<int> Order::distinct(const Sequence &sequence, std::size_t from,
+                                 std::size_t count) const {
     std::vector<int> units;
-    for (std::size_t i = from; i < sequence.size() && units.size() < count; ++i)
-        if (std::find(units.begin(), units.end(), sequence[i].unit) == units.end())
-            units.push_back(sequence[i].unit);
+    std::vector<bool> seen(units_, false);
+    for (std::size_t i = from; i < sequence.size() && units.size() < count; ++i) {
+        const int unit = sequence[i].unit;
+        if (!seen[static_cast<std::size_t>(unit)]) units.push_back(unit);
+        seen[static_cast<std::size_t>(unit)] = true;
+    }
     return units;
 }
 

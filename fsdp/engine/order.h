@@ -42,9 +42,10 @@ private:
 
     void deviate();
     // The units of a sequence from a position on, each once, at most `count`.
-    static std::vector<int> distinct(const Sequence &sequence, std::size_t from, std::size_t count);
+    std::vector<int> distinct(const Sequence &sequence, std::size_t from, std::size_t count) const;
 
     vescomm_fsdp_order_t kind_;
+    std::size_t units_;
     Sequence expected_[2];  // of training, of evaluation
     Sequence recorded_;  // this micro-batch
     bool evaluation_ = false;

@@ -19,11 +19,13 @@ namespace vescomm::fsdp {
 // shares. At most one for each slot.
 inline std::vector<int> needed_for(std::span<const int> units, const ModelPlan &plan) {
     std::vector<int> needed;
+    std::vector<bool> found(plan.needs.size(), false);
     for (const int unit : units)
         for (const std::size_t owner : plan.needs[unit]) {
-            if (std::ranges::count(needed, static_cast<int>(owner)) > 0) continue;
+            if (found[owner]) continue;
             if (needed.size() == plan.slots.size()) return needed;
             needed.push_back(static_cast<int>(owner));
+            found[owner] = true;
         }
     return needed;
 }

@@ -25,10 +25,12 @@ struct Model {
 };
 
 struct Wiring {
-    // `world`: of all ranks. The other arguments must outlive the wiring. Collective.
-    Wiring(const Model &model, const Shards &shards, Communicator world,
+    // `world`: of all ranks. The other arguments must outlive the wiring; `log` has the events of
+    // the wiring. Collective.
+    Wiring(const Model &model, const Shards &shards, Communicator world, EventLog &log,
            vescomm_fsdp_counters_t &counters, EventTimes &times)
-        : comms(std::move(world), model.plan.mesh),
+        : log(log),
+          comms(std::move(world), model.plan.mesh),
           watch(comms, model.unit_names),
           parameters(model.spec, model.plan, shards, model.unit_names, comms, watch, counters,
                      times.units()),
@@ -38,12 +40,18 @@ struct Wiring {
     // Running sums write to memory of the slots, and a running request cannot be freed. Gathers
     // that a step has started end here: other ranks may need progress on all communicators for it.
     // If an exception ends the program on this rank, no rank waits for them.
+    //
+    // Communicators are freed one by one, and that waits for other ranks. A rank that announces
+    // another event than the end would wait in a communicator that this rank frees later. So all
+    // ranks announce the end first.
     ~Wiring() {
         try {
             if (std::uncaught_exceptions() > exceptions)
                 comms.abort("an exception ended the program on this rank");
             if (gradients.sending()) comms.abort("the engine was freed in the middle of a step");
             parameters.complete();
+            log.note(Event::free);
+            watch.verify(watch.post(log.now()));
         } catch (const std::exception &error) {
             comms.abort(error.what());
         }
@@ -51,6 +59,7 @@ struct Wiring {
     Wiring(const Wiring &) = delete;
     Wiring &operator=(const Wiring &) = delete;
 
+    EventLog &log;
     Comms comms;
     Watch watch;
     GatheredUnits parameters;

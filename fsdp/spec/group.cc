@@ -3,10 +3,14 @@
 #include "fsdp/spec/group.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cstddef>
 #include <cstring>
+#include <string_view>
 
+#include "fsdp/checkpoint/tensor.h"
 #include "fsdp/error.h"
+#include "planner/formats/element_types.h"
 
 namespace vescomm::fsdp {
 
@@ -16,6 +20,8 @@ namespace {
 constexpr std::uint32_t max_struct_bytes = 4096;
 // Far above the needs of any optimizer, so that a number that was not initialised is an error.
 constexpr std::uint32_t max_states = 64;
+
+constexpr std::string_view role_prefix = "state.";
 
 std::uint32_t read_size(const void *bytes) {
     std::uint32_t size = 0;
@@ -77,9 +83,18 @@ std::vector<Group::State> read_states(const vescomm_optimizer_kind_t &kind,
                    state->type);
         if (state->name == nullptr || *state->name == 0)
             refuse("state {} of \"{}\" has no name; give it one", i, kind.name);
+        if (!formats::safetensors_name_of(state->type))
+            refuse(
+                "state {} of \"{}\" has type {}, which checkpoints do not have; use f64, with two "
+                "for each element",
+                i, kind.name, formats::name_of(state->type));
         for (const Group::State &other : states)
-            if (other.name == state->name)
-                refuse("two states of \"{}\" have the name \"{}\"", kind.name, state->name);
+            if (role_of_state(other.name) == role_of_state(state->name))
+                refuse(
+                    "two states of \"{}\", \"{}\" and \"{}\", have the role \"{}\" in "
+                    "checkpoints; use names that differ in their first {} letters, digits or '-'",
+                    kind.name, other.name, state->name, role_of_state(state->name),
+                    checkpoint::max_role_bytes - role_prefix.size());
         states.push_back({state->type, state->name});
     }
     return states;
@@ -87,18 +102,39 @@ std::vector<Group::State> read_states(const vescomm_optimizer_kind_t &kind,
 
 }  // namespace
 
+std::string role_of_state(const std::string &name) {
+    std::string role(role_prefix);
+    for (const char letter : name.substr(0, checkpoint::max_role_bytes - role.size())) {
+        const auto byte = static_cast<unsigned char>(letter);
+        const bool allowed = byte < 0x80 && (std::isalnum(byte) != 0 || letter == '-');
+        role += allowed ? letter : '_';
+    }
+    return role;
+}
+
 Group make_group(const vescomm_optimizer_kind_t &kind, const void *settings) {
     if (kind.name == nullptr || kind.needs == nullptr || kind.step == nullptr)
         refuse("name, needs or step of the kind of a group is NULL; give all of them");
     Group group;
     group.kind = kind;
     group.settings = copy_settings(kind, settings);
+    if (kind.default_settings != nullptr) {
+        const auto *bytes = static_cast<const std::byte *>(kind.default_settings);
+        group.default_settings.assign(bytes, bytes + kind.settings_bytes);
+        group.kind.default_settings = nullptr;  // the program may free them
+    }
     vescomm_optimizer_needs_t needs = vescomm_optimizer_needs_init();
     const char *reason = "it gave no reason";
     if (kind.needs(kind.context, group.settings.data(), &needs, &reason) != 0)
         refuse("\"{}\" rejects its settings: {}", kind.name, reason);
     group.states = read_states(kind, needs);
     return group;
+}
+
+Group with_settings(const Group &group, const void *settings) {
+    vescomm_optimizer_kind_t kind = group.kind;
+    if (!group.default_settings.empty()) kind.default_settings = group.default_settings.data();
+    return make_group(kind, settings);
 }
 
 }  // namespace vescomm::fsdp

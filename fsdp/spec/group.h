@@ -4,6 +4,8 @@
 // Groups of parameters: the settings of a program become those that the kind of optimizer knows.
 #pragma once
 
+#include <string>
+
 #include "fsdp/spec/spec.h"
 
 namespace vescomm::fsdp {
@@ -11,5 +13,11 @@ namespace vescomm::fsdp {
 // Copies the settings and asks the kind for its needs. Throws Failure if the kind is incomplete or
 // rejects the settings.
 Group make_group(const vescomm_optimizer_kind_t &kind, const void *settings);
+
+// As make_group(), for other settings of the kind of a group.
+Group with_settings(const Group &group, const void *settings);
+
+// Returns the role that a state has in checkpoints: its name with '_' for letters that no role has.
+std::string role_of_state(const std::string &name);
 
 }  // namespace vescomm::fsdp

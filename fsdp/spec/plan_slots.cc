@@ -3,6 +3,7 @@
 #include "fsdp/spec/plan_slots.h"
 
 #include <algorithm>
+#include <iterator>
 #include <vector>
 
 #include "fsdp/error.h"
@@ -119,20 +120,24 @@ std::size_t slots_of_dense_units(const ModelPlan &plan, const std::vector<SlotRa
 }
 
 void require_slots(const ModelPlan &plan, const Spec &spec, std::size_t unit) {
-    const auto require = [&](const std::vector<SlotRange> &ranges, const char *what,
+    const auto require = [&](const std::vector<std::size_t> &needs,
+                             const std::vector<SlotRange> &ranges, const char *what,
                              const char *option) {
-        for (const std::size_t owner : plan.needs[unit]) {
-            const auto needed = std::ranges::count_if(plan.needs[unit], [&](std::size_t other) {
-                return ranges[other] == ranges[owner];
-            });
+        for (const std::size_t owner : needs) {
+            const auto needed = std::ranges::count_if(
+                needs, [&](std::size_t other) { return ranges[other] == ranges[owner]; });
             if (needed > ranges[owner].count())
                 refuse("unit \"{}\" {} of {} units, and there are {} {}; set {} to {} or more",
                        spec.units()[unit].name, what, needed, ranges[owner].count(), option, option,
                        needed);
         }
     };
-    require(plan.slot_ranges, "uses parameters", "slots");
-    require(plan.gradient_slot_ranges, "has gradients", "gradient_slots");
+    require(plan.needs[unit], plan.slot_ranges, "uses parameters", "slots");
+    // A unit whose parameters are all tied or frozen has no gradients of its own.
+    std::vector<std::size_t> with_gradients;
+    std::ranges::copy_if(plan.needs[unit], std::back_inserter(with_gradients),
+                         [&](std::size_t owner) { return plan.trainable(owner); });
+    require(with_gradients, plan.gradient_slot_ranges, "has gradients", "gradient_slots");
 }
 
 }  // namespace

@@ -3,10 +3,10 @@
 #include "fsdp/spec/spec.h"
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 #include <utility>
 
+#include "fsdp/checkpoint/tensor.h"
 #include "fsdp/error.h"
 #include "fsdp/spec/gather_codes.h"
 #include "fsdp/spec/group.h"
@@ -35,6 +35,11 @@ constexpr std::int32_t default_gather_block = 128;
 
 void require_not_negative(const char *what, std::int64_t value) {
     if (value < 0) refuse("{} is {}; it must be at least 0", what, value);
+}
+
+// A program that sets it expects what this library does not know.
+void require_zero(const std::string &what, std::uint32_t value) {
+    if (value != 0) refuse("{} is {}; leave it zero", what, value);
 }
 
 // Sizes of buffers are limited to 2^40 elements, as the counts of vescomm.h.
@@ -73,6 +78,8 @@ std::vector<std::int64_t> Parameter::whole_shape() const {
 }
 
 Spec::Spec(const vescomm_fsdp_spec_options_t &options) : options_(options) {
+    require_zero("reserved of the options", options_.reserved);
+    require_zero("reserved2 of the options", options_.reserved2);
     if (options_.compute_type == 0) options_.compute_type = VESCOMM_F32;
     require_type("compute_type", options_.compute_type);
     if (options_.gradient_type != 0) require_type("gradient_type", options_.gradient_type);
@@ -111,14 +118,7 @@ Spec::Spec(const vescomm_fsdp_spec_options_t &options) : options_(options) {
     planner_ = vescomm_planner_options_init();
     planner_.mode = VESCOMM_PLANNER_BALANCED;
     if (options_.planner == nullptr) return;
-    std::uint32_t size = 0;
-    std::memcpy(&size, options_.planner, sizeof size);
-    if (size < sizeof size || size > 4096)
-        refuse("struct_size of planner is {}; initialise it with vescomm_planner_options_init()",
-               size);
-    planner_ = vescomm_planner_options_t{};
-    std::memcpy(&planner_, options_.planner, std::min<std::size_t>(size, sizeof planner_));
-    planner_.struct_size = sizeof planner_;
+    planner_ = *options_.planner;
     if (planner_.weights != nullptr)
         refuse("planner.weights is given; shards of the engine have equal weights, pass NULL");
     options_.planner = nullptr;
@@ -163,6 +163,8 @@ std::size_t Spec::add_parameter(std::size_t unit, const vescomm_fsdp_parameter_t
             "there is a parameter \"{}\" already, \"{}\" of unit \"{}\"; checkpoints need the "
             "name of the unit, a dot and the name of the parameter to be unique",
             name, parameters_[other->second].name, units_[parameters_[other->second].unit].name);
+    require_zero("reserved of parameter \"" + name + "\"", theirs.reserved);
+    require_zero("reserved_2 of parameter \"" + name + "\"", theirs.reserved_2);
     if (theirs.dimensions < 0 || (theirs.dimensions > 0 && theirs.shape == nullptr))
         refuse("parameter \"{}\" has {} dimensions and {}", name, theirs.dimensions,
                theirs.shape == nullptr ? "no shape" : "a shape");
@@ -223,6 +225,9 @@ std::size_t Spec::add_parameter(std::size_t unit, const vescomm_fsdp_parameter_t
         parameter.type = parameters_[owner].type;
         parameter.gather_type = parameters_[owner].gather_type;
     }
+    if (parameter.stored())
+        checkpoint::check_tensor({name, "master", parameter.whole_shape(), VESCOMM_F32},
+                                 "no checkpoint can hold the parameter");
     ids_.emplace(name, parameters_.size());
     parameters_.push_back(std::move(parameter));
     units_[unit].parameters.push_back(parameters_.size() - 1);

@@ -65,14 +65,16 @@ struct Group {
         bool operator==(const State &) const = default;
     };
 
-    vescomm_optimizer_kind_t kind = vescomm_optimizer_kind_init();
+    vescomm_optimizer_kind_t kind = vescomm_optimizer_kind_init();  // default_settings: NULL
+    std::vector<std::byte> default_settings;  // kind.settings_bytes; empty: zeros
     std::vector<std::byte> settings;  // kind.settings_bytes
     std::vector<State> states;
 };
 
 class Spec {
 public:
-    // Throws Failure for a wrong option, like all functions here.
+    // Throws Failure for a wrong option, like all functions here. Structs have the size that this
+    // library knows, also options.planner.
     explicit Spec(const vescomm_fsdp_spec_options_t &options);
 
     void add_axis(const Axis &axis);

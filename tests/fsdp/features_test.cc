@@ -88,6 +88,56 @@ TEST(Features, TiedParametersOfTwoUnitsHaveOneGradient) {
             });
 }
 
+// A trainer may ask for all gradients of a unit before it writes any of them. "again" and "third"
+// are tied to "weight"; "fourth" and "fifth" are so in another unit.
+TEST(Features, TiedParametersOfOneUnitHaveOneGradient) {
+    const std::vector<std::vector<int>> orders = {{0, 1, 2}, {2, 1, 0}, {1, 2, 0}};
+    for (const std::vector<int> &order : orders)
+        run_ranks(2, [&](Communicator &comm) {
+            Spec spec;
+            const auto unit = spec.add_unit("unit");
+            const auto other = spec.add_unit("other");
+            const auto weight = spec.add_parameter(unit, {.name = "weight", .shape = {13, 5}});
+            const auto tied = [&](std::uint64_t to, const char *name) {
+                return spec.add_parameter(
+                    to, {.name = name, .shape = {13, 5}, .tied_to = std::int64_t(weight)});
+            };
+            const std::uint64_t ids[] = {weight, tied(unit, "again"), tied(unit, "third")};
+            const std::uint64_t others[] = {tied(other, "fourth"), tied(other, "fifth")};
+            const auto sgd = plain_sgd();
+            spec.add_group(std::span(&weight, 1), vescomm_optimizer_get_sgd(), &sgd);
+            Engine engine(spec, comm);
+            for (int step = 1; step <= 2; ++step) {
+                engine.begin(VESCOMM_FSDP_LAST);
+                open_and_close(engine, unit);
+                open_and_close(engine, other);
+                engine.pre_backward(other);
+                const auto [fourth, fourth_mode] = engine.gradient(others[0]);
+                const auto [fifth, fifth_mode] = engine.gradient(others[1]);
+                for (std::int64_t i = 0; i < fifth.elements; ++i)
+                    write(fifth, i, fifth_mode == VESCOMM_FSDP_ADD ? read(fifth, i) + 100 : 100);
+                for (std::int64_t i = 0; i < fourth.elements; ++i)
+                    write(fourth, i, fourth_mode == VESCOMM_FSDP_ADD ? read(fourth, i) + 10 : 10);
+                engine.post_backward(other);
+                engine.pre_backward(unit);
+                std::vector<std::pair<vescomm_fsdp_view_t, vescomm_fsdp_gradient_mode_t>> views;
+                for (const std::uint64_t id : ids) views.push_back(engine.gradient(id));
+                for (const int index : order) {
+                    const auto &[view, mode] = views[static_cast<std::size_t>(index)];
+                    for (std::int64_t i = 0; i < view.elements; ++i) {
+                        const auto term = static_cast<float>(index + 1);
+                        write(view, i, mode == VESCOMM_FSDP_ADD ? read(view, i) + term : term);
+                    }
+                }
+                engine.post_backward(unit);
+                engine.finish_backward();
+                engine.step();
+                for (const float x : values_of(engine, unit, weight))
+                    EXPECT_EQ(x, -116.0f * 2 * static_cast<float>(step));
+            }
+        });
+}
+
 TEST(Features, FrozenAndIgnoredParametersDoNotChange) {
     run_ranks(3, [](Communicator &comm) {
         Spec spec;

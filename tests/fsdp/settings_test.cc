@@ -172,6 +172,24 @@ TEST(Settings, OfAKindOfTheProgramHaveItsDefaults) {
         });
 }
 
+// The program may free the defaults of a kind after vescomm_fsdp_add_group().
+TEST(Settings, HaveTheDefaultsThatTheKindHadInItsGroup) {
+    run_ranks(2, [](Communicator &comm) {
+        OwnSettings defaults{.factor = 4};
+        vescomm_optimizer_kind_t kind = own_kind();
+        kind.default_settings = &defaults;
+        OwnSettings settings;
+        OneMatrix model;
+        model.add_group(&kind, &settings);
+        defaults.factor = 32;
+        Engine engine(model.spec, comm);
+        settings.struct_size = sizeof settings.struct_size;
+        engine.set_group(0, &settings);
+        train_a_step(engine, model);
+        EXPECT_EQ(read_all(engine, {{model.id}}), std::vector<float>(30, -8.0f));
+    });
+}
+
 TEST(Settings, ThatDifferBetweenRanksAreRefused) {
     run_ranks(2, [](Communicator &comm) {
         vescomm_optimizer_kind_t kind = own_kind();

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Waits of the engine for a rank that does not come: they end at the timeout, or when the program
-// says so, with and without replicas.
+// Waits of the engine for a rank that does not come: they end at the timeout, when the program says
+// so, or when the rank frees its engine instead; with and without replicas.
 #include <atomic>
 #include <latch>
 
@@ -14,20 +14,26 @@ namespace {
 struct Meshed {
     const char *preset;
     int ranks;
+    int expert_ranks = 1;
 };
 
 const std::vector<Meshed> meshes = {{"zero3", 3}, {"ddp", 3}, {"hsdp:2", 4}, {"mics:3", 6}};
 
-// Trains one step on all ranks. The last rank does not begin the second one until the others have
-// their errors, which `expect` gets on each of them.
+// The last rank, until the others have their errors.
+enum class Last { waits, frees_its_engine };
+
+// Trains one step on all ranks. The last rank does not begin the second one. `expect` gets that
+// step on each of the others.
 void leave_one_rank_behind(
-    const Meshed &mesh, double timeout_seconds,
+    const Meshed &mesh, Last last, double timeout_seconds,
     const std::function<void(int rank, const std::function<void()> &step)> &expect) {
     std::latch ended(mesh.ranks - 1);
     run_ranks(
         mesh.ranks,
         [&](Communicator &comm) {
-            const Described described = describe(odd_model(), mesh.preset);
+            vescomm_fsdp_spec_options_t options = vescomm_fsdp_spec_options_init();
+            options.expert_ranks = mesh.expert_ranks;
+            const Described described = describe(odd_model(), mesh.preset, options);
             Engine engine(described.spec, comm);
             fill(engine);
             const auto step = [&] {
@@ -35,7 +41,8 @@ void leave_one_rank_behind(
                 engine.step();
             };
             step();
-            if (comm.rank() == mesh.ranks - 1) return ended.wait();
+            if (comm.rank() == mesh.ranks - 1)
+                return last == Last::waits ? ended.wait() : static_cast<void>(0);
             expect(comm.rank(), step);
             ended.count_down();
         },
@@ -46,7 +53,7 @@ TEST(Waits, EndAtTheTimeoutAndNameTheRank) {
     for (const Meshed &mesh : meshes) {
         SCOPED_TRACE(mesh.preset);
         const std::string absent = "rank " + std::to_string(mesh.ranks - 1);
-        leave_one_rank_behind(mesh, 1, [&](int, const std::function<void()> &step) {
+        leave_one_rank_behind(mesh, Last::waits, 1, [&](int, const std::function<void()> &step) {
             try {
                 step();
                 ADD_FAILURE() << "the step succeeded without a rank";
@@ -71,21 +78,63 @@ TEST(Waits, EndWhenTheProgramInterruptsThem) {
     for (const Meshed &mesh : meshes) {
         SCOPED_TRACE(mesh.preset);
         // The timeout is far above the duration of the test.
-        leave_one_rank_behind(mesh, 60, [&](int rank, const std::function<void()> &step) {
-            impatient = rank == 0;
-            try {
-                step();
-                ADD_FAILURE() << "the step succeeded without a rank";
-            } catch (const Error &error) {
-                EXPECT_EQ(error.status(), VESCOMM_ERROR_ABORTED) << error.what();
-                EXPECT_NE(std::string(error.what()).find("vescomm_set_interrupt() ended the wait"),
-                          std::string::npos)
-                    << error.what();
-            }
-            impatient = false;
-        });
+        leave_one_rank_behind(
+            mesh, Last::waits, 60, [&](int rank, const std::function<void()> &step) {
+                impatient = rank == 0;
+                try {
+                    step();
+                    ADD_FAILURE() << "the step succeeded without a rank";
+                } catch (const Error &error) {
+                    EXPECT_EQ(error.status(), VESCOMM_ERROR_ABORTED) << error.what();
+                    EXPECT_NE(
+                        std::string(error.what()).find("vescomm_set_interrupt() ended the wait"),
+                        std::string::npos)
+                        << error.what();
+                }
+                impatient = false;
+            });
     }
     check(vescomm_set_interrupt(nullptr, nullptr));
+}
+
+void expect_that_it_names_the_rank_that_frees(const std::function<void()> &call, int rank) {
+    try {
+        call();
+        ADD_FAILURE() << "the call succeeded without a rank";
+    } catch (const Error &error) {
+        EXPECT_TRUE(error.status() == VESCOMM_ERROR_MISMATCH ||
+                    error.status() == VESCOMM_ERROR_ABORTED)
+            << error.what();
+        const std::string why = error.what();
+        EXPECT_NE(why.find("rank " + std::to_string(rank) + " free;"), std::string::npos) << why;
+    }
+}
+
+// Data that ends before that of the other ranks, for example. The timeout is far above the duration
+// of the test.
+TEST(Waits, EndWhenARankFreesItsEngine) {
+    std::vector<Meshed> all = meshes;
+    all.insert(all.end(), {{"hpz:2", 4}, {"zero3", 4, 2}, {"hsdp:4", 8, 2}});
+    for (const Meshed &mesh : all) {
+        SCOPED_TRACE(mesh.preset);
+        leave_one_rank_behind(mesh, Last::frees_its_engine, 60,
+                              [&](int, const std::function<void()> &step) {
+                                  expect_that_it_names_the_rank_that_frees(step, mesh.ranks - 1);
+                              });
+    }
+}
+
+// Ranks send copies of their shards to one another after they have set them.
+TEST(Waits, EndWhenARankFreesItsEngineAndOthersInitialiseTheirs) {
+    constexpr int ranks = 3;
+    run_ranks(ranks, [](Communicator &comm) {
+        vescomm_fsdp_spec_options_t options = vescomm_fsdp_spec_options_init();
+        options.partner_copy = 1;
+        Engine engine(describe(odd_model(), "zero3", options).spec, comm);
+        fill(engine);
+        if (comm.rank() < ranks - 1)
+            expect_that_it_names_the_rank_that_frees([&] { fill(engine); }, ranks - 1);
+    });
 }
 
 }  // namespace

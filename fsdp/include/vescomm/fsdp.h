@@ -286,10 +286,10 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_add_unit(vescomm_fsdp_spec_t *spec, co
  *  its default. */
 typedef struct vescomm_fsdp_parameter {
     uint32_t struct_size;
-    /** Number of entries of shape; 0 is a scalar. */
+    /** Number of entries of shape, at most 64; 0 is a scalar. */
     int32_t dimensions;
     /** Unique within its unit. The name of the unit, a dot and this name are together unique in the
-     *  model. Borrowed for the call. */
+     *  model, and have at most 896 bytes of UTF-8. Borrowed for the call. */
     const char *name;
     /** Row-major extents, each at least 0; of experts, those of all ranks together. Borrowed for
      * the call. */
@@ -341,8 +341,8 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_add_parameter(vescomm_fsdp_spec_t *spe
  * in no group form one group with AdamW and its default settings.
  *
  * @param parameters  @p count ids; neither frozen nor ignored nor tied. Borrowed for the call.
- * @param kind        copied. Its name, its context and its functions must exist as long as the
- *                    specification and its engines.
+ * @param kind        copied, also its default_settings. Its name, its context and its functions
+ *                    must exist as long as the specification and its engines.
  * @param settings    settings->struct_size bytes are copied; members that they lack have the
  *                    defaults of the kind. NULL if the kind has no settings.
  * @param group       [out] number of the group, counted from 0. May be NULL.
@@ -498,8 +498,12 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_create(const vescomm_fsdp_spec_t *spec
  * Frees an engine. Gathers that have been started, also by a step, are completed first. After an
  * error it does not wait for other ranks.
  *
+ * Ranks compare the end as they compare events. If a rank frees its engine and another one
+ * announces an event instead, that event fails there with VESCOMM_ERROR_MISMATCH or
+ * VESCOMM_ERROR_ABORTED, and this function returns.
+ *
  * @param engine  NULL: no effect.
- * @return VESCOMM_OK.
+ * @return VESCOMM_OK, also if ranks announced different events.
  *
  * Collective: yes, unless the engine has failed.  Blocking: until all ranks have called it, at most
  * the timeout.  Threads: one.  Since: 0.1
@@ -649,7 +653,8 @@ typedef int32_t vescomm_fsdp_gradient_mode_t;
 
 /** Overwrite every element. */
 #define VESCOMM_FSDP_OVERWRITE ((vescomm_fsdp_gradient_mode_t)0)
-/** Add to every element: an earlier use of the unit has written it. */
+/** Add to every element: an earlier use of the unit has written it, or the gradient is that of
+ *  several parameters of one unit and begins as zero. */
 #define VESCOMM_FSDP_ADD ((vescomm_fsdp_gradient_mode_t)1)
 
 /**
@@ -657,7 +662,10 @@ typedef int32_t vescomm_fsdp_gradient_mode_t;
  * neither asked for nor pushed is zero on this rank.
  *
  * Before: its unit is between pre_backward and post_backward.
- * After: the caller writes every element as @p mode says before post_backward.
+ * After: the caller writes every element as @p mode says before post_backward. The gradients of one
+ * unit may be asked for together, and written in any order. A gradient to be overwritten is written
+ * before that of a parameter of another unit which is tied to it is asked for, and before it is
+ * pushed.
  *
  * @param view  [in,out] struct_size set by the caller, the rest filled.
  * @param mode  [out] VESCOMM_FSDP_OVERWRITE or VESCOMM_FSDP_ADD.
@@ -772,9 +780,9 @@ static inline vescomm_fsdp_step_t vescomm_fsdp_step_init(void) {
  * @param stream  must be NULL: all memory here is host memory.
  * @return as the events. VESCOMM_ERROR_MISMATCH: the arguments differ between ranks; nothing was
  *         updated. VESCOMM_ERROR_INVALID_ARGUMENT: also when `step` of an optimizer kind failed;
- * this rank's shards are then partly updated. Other ranks succeed, or get an error; all get one
- *         before they complete another micro-batch, and none trains until the values are set again,
- *         see vescomm_fsdp_reset(). If a gather cannot be started, the step is complete
+ *         this rank's shards are then partly updated. Other ranks succeed, or get an error; all get
+ *         one before they complete another micro-batch, and none trains until the values are set
+ *         again, see vescomm_fsdp_reset(). If a gather cannot be started, the step is complete
  *         nevertheless, and the next event returns the error.
  *
  * Collective: yes, same order.  Blocking: at most the timeout.  Threads: one.  Since: 0.1
@@ -1093,7 +1101,8 @@ typedef struct vescomm_fsdp_extra {
     uint32_t struct_size;
     /** Saves that remain in the folder, the new one included. 0: 2. The same on every rank. */
     int32_t keep;
-    /** The bytes, such as a random state or a learning-rate schedule. Copied by the call. */
+    /** The bytes, such as a random state or a learning-rate schedule. Copied by the call. A load
+     *  reads those of all ranks on every rank: keep them small. */
     const void *data;
     size_t bytes; /**< of data; 0: none */
 } vescomm_fsdp_extra_t;
@@ -1124,8 +1133,8 @@ static inline vescomm_fsdp_extra_t vescomm_fsdp_extra_init(void) {
  *         vescomm_fsdp_reset().
  *
  * Collective: yes, same order.  Blocking: for the copy, and until all ranks have called it.
- * Threads: one.  Cost: memory for a copy of this rank's shards until the job ends; each rank writes
- * its bytes once.  Since: 0.1
+ * Threads: one.  Cost: memory for a copy of this rank's shards until the job ends, also with
+ * offload_folder; each rank writes its bytes once.  Since: 0.1
  */
 VESCOMM_API vescomm_status_t vescomm_fsdp_save(vescomm_fsdp_t *engine, const char *folder,
                                                const vescomm_fsdp_extra_t *extra,
@@ -1177,7 +1186,9 @@ VESCOMM_API vescomm_status_t vescomm_job_free(vescomm_job_t *job);
  *         another folder, or initialise them.
  *
  * Collective: yes, same order.  Blocking: yes.  Threads: one.
- * Cost: each rank reads its bytes once, and the indexes of all ranks that saved.  Since: 0.1
+ * Cost: each rank reads its bytes once, and the indexes of all ranks that saved. It also reads the
+ * bytes of the program of all these ranks, and keeps them in memory until the next load.
+ * Since: 0.1
  */
 VESCOMM_API vescomm_status_t vescomm_fsdp_load(vescomm_fsdp_t *engine, const char *folder);
 

@@ -25,8 +25,9 @@ extern "C" {
  *  step. Append-only. */
 typedef struct vescomm_optimizer_state {
     uint32_t struct_size;
-    vescomm_type_t type; /**< of the elements */
-    /** Such as "first moment"; unique within the kind. Checkpoints use it. */
+    vescomm_type_t type; /**< of the elements; any but c128 */
+    /** Such as "first moment". Checkpoints use its first 58 characters, in which letters, digits
+     *  and '-' count and all others are equal. They are unique within the kind. */
     const char *name;
 } vescomm_optimizer_state_t;
 
@@ -121,7 +122,7 @@ typedef struct vescomm_optimizer_kind {
     int (*step)(void *context, const void *settings, const vescomm_optimizer_run_t *run);
     /** Settings with the default of each member, settings_bytes bytes. Members that the settings of
      *  a program do not have, because it knows an older struct, have these values in `needs` and
-     *  `step`. NULL: zeros. */
+     *  `step`. NULL: zeros. Borrowed for the call of vescomm_fsdp_add_group(). */
     const void *default_settings;
 } vescomm_optimizer_kind_t;
 

@@ -4,6 +4,7 @@
 // Files that are damaged, missing, mixed up or hostile, and saves and loads with wrong arguments.
 // The fuzz target checkpoint tries random ones.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include "fsdp/checkpoint/checkpoint_ranks.h"
 #include "fsdp/checkpoint/manifest.h"
@@ -165,6 +166,41 @@ TEST_F(CheckpointDamage, AnIndexWithGapsOverlapsOrContradictionsIsAnError) {
                     changed.checksum_bytes = 1;
                 }),
                 " checksums; its ");
+}
+
+// A small checkpoint must not take memory that its files do not have. The index claims half a GiB,
+// and so does the manifest.
+TEST_F(CheckpointDamage, TheSizeOfAnExtraIsComparedWithItsFileBeforeMemoryIsAllocated) {
+    const std::string forged = folder_.path("forged");
+    const std::string in_save = forged + "/" + save_name(1) + "/";
+    LoneAgreement alone;
+    const std::vector<Extra> extras = {{"large", "x"}};
+    save(forged, {}, extras, alone);
+    constexpr std::int64_t claimed = std::int64_t{1} << 29;
+    Index index = parse_index(read_text(in_save + index_file_of(0)), "index");
+    index.extras[0].bytes = claimed;
+    index.extras[0].checksums.resize(
+        static_cast<std::size_t>(chunks_of(claimed, index.checksum_bytes)));
+    const std::string text = to_json(index, "index");
+    write_text(in_save + index_file_of(0), text);
+    const auto max_resident_kib = [] {
+        rusage usage{};
+        getrusage(RUSAGE_SELF, &usage);
+        return usage.ru_maxrss;
+    };
+    const auto before = max_resident_kib();
+    for (const std::int64_t data_bytes : {claimed, std::int64_t{1}}) {
+        const Manifest manifest = {
+            {data_bytes, static_cast<std::int64_t>(text.size()), checksum_of(text)}};
+        write_text(in_save + manifest_file, to_json(manifest));
+        EXPECT_SAYS(load_all(forged), "is damaged");
+    }
+    EXPECT_LT(max_resident_kib() - before, (claimed >> 10) / 2);
+}
+
+TEST_F(CheckpointDamage, ExtrasAreNotReadBeyondALimit) {
+    EXPECT_EQ(Checkpoint(path()).extra("version", 1), "0");
+    EXPECT_THROW(Checkpoint(path()).extra("version", 0), Error);
 }
 
 TEST_F(CheckpointDamage, JsonOfAnotherFormIsAnError) {

@@ -1,0 +1,205 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Specifications that are refused: structs with members of a newer header, models that no
+// checkpoint can hold, and specifications that differ between ranks. And some that must not be.
+#include "fsdp/training.h"
+
+namespace vescomm::fsdp::testing {
+namespace {
+
+std::string sentence_of(const std::function<void()> &call) {
+    try {
+        call();
+    } catch (const Error &error) {
+        EXPECT_EQ(error.status(), VESCOMM_ERROR_INVALID_ARGUMENT) << error.what();
+        return error.what();
+    }
+    return "no error";
+}
+
+void expect_word(const std::string &sentence, const std::string &word) {
+    EXPECT_NE(sentence.find(word), std::string::npos) << word << " in: " << sentence;
+}
+
+TEST(Spec, RefusesReservedMembers) {
+    vescomm_fsdp_spec_options_t options = vescomm_fsdp_spec_options_init();
+    options.reserved = 1;
+    expect_word(sentence_of([&] { Spec spec(options); }), "reserved of the options is 1");
+    options = vescomm_fsdp_spec_options_init();
+    options.reserved2 = 2;
+    expect_word(sentence_of([&] { Spec spec(options); }), "reserved2 of the options is 2");
+    Spec spec;
+    const std::uint64_t unit = spec.add_unit("unit");
+    const auto add = [&](std::uint32_t reserved, std::uint32_t reserved_2) {
+        vescomm_fsdp_parameter_t parameter = vescomm_fsdp_parameter_init();
+        parameter.name = "w";
+        parameter.reserved = reserved;
+        parameter.reserved_2 = reserved_2;
+        std::uint64_t id = 0;
+        return sentence_of(
+            [&] { check(vescomm_fsdp_add_parameter(spec.get(), unit, &parameter, &id)); });
+    };
+    expect_word(add(3, 0), "reserved of parameter \"unit.w\" is 3");
+    expect_word(add(0, 4), "reserved_2 of parameter \"unit.w\" is 4");
+    expect_word(add(0, 0), "no error");
+}
+
+// Options of the planner with one more member than this library knows.
+struct NewerPlannerOptions {
+    vescomm_planner_options_t known = vescomm_planner_options_init();
+    std::uint64_t added = 0;
+};
+
+TEST(Spec, RefusesOptionsOfThePlannerThatItDoesNotKnow) {
+    NewerPlannerOptions newer;
+    newer.known.struct_size = sizeof newer;
+    vescomm_fsdp_spec_options_t options = vescomm_fsdp_spec_options_init();
+    options.planner = &newer.known;
+    expect_word(sentence_of([&] { Spec spec(options); }), "no error");
+    newer.added = 1;
+    expect_word(sentence_of([&] { Spec spec(options); }), "planner is a struct of");
+    newer.known.struct_size = 0;
+    expect_word(sentence_of([&] { Spec spec(options); }), "struct_size of planner is 0");
+}
+
+TEST(Spec, HasTheOptionsOfAnOlderPlanner) {
+    vescomm_planner_options_t planner = vescomm_planner_options_init();
+    planner.mode = VESCOMM_PLANNER_UNIFORM;
+    planner.struct_size = offsetof(vescomm_planner_options_t, mode) + sizeof planner.mode;
+    planner.search_steps = -1;  // an older header does not have it
+    vescomm_fsdp_spec_options_t options = vescomm_fsdp_spec_options_init();
+    options.planner = &planner;
+    Spec spec(options);
+    spec.add_parameter(spec.add_unit("unit"), {.name = "w", .shape = {7}});
+    expect_word(sentence_of([&] { spec.report(2); }), "no error");
+}
+
+TEST(Spec, RefusesParametersThatNoCheckpointCanHold) {
+    Spec spec;
+    const std::uint64_t unit = spec.add_unit("unit");
+    const std::uint64_t latin = spec.add_unit("\xe9");
+    const auto add = [&](std::uint64_t to, const ParameterSpec &parameter) {
+        return sentence_of([&] { spec.add_parameter(to, parameter); });
+    };
+    constexpr std::size_t longest = 896 - std::string_view("unit.").size();
+    expect_word(add(unit, {.name = std::string(longest + 1, 'n'), .shape = {3}}), "897 bytes");
+    expect_word(add(unit, {.name = "\xff", .shape = {3}}), "no UTF-8");
+    expect_word(add(latin, {.name = "w", .shape = {3}}), "no UTF-8");
+    expect_word(add(unit, {.name = "deep", .shape = std::vector<std::int64_t>(65, 1)}),
+                "65 dimensions");
+    expect_word(add(unit, {.name = std::string(longest, 'n'), .shape = {3}}), "no error");
+    expect_word(add(unit, {.name = "\xc3\xbc", .shape = {3}}), "no error");
+    expect_word(add(unit, {.name = "deepest", .shape = std::vector<std::int64_t>(64, 1)}),
+                "no error");
+    // Checkpoints do not have it.
+    expect_word(add(unit, {.name = "\xfe", .shape = {3}, .flags = VESCOMM_FSDP_IGNORED}),
+                "no error");
+}
+
+std::vector<vescomm_optimizer_state_t> states;
+
+// Adds a group whose optimizer has `states`.
+std::string add_group() {
+    vescomm_optimizer_kind_t kind = vescomm_optimizer_kind_init();
+    kind.name = "own";
+    kind.needs = [](void *, const void *, vescomm_optimizer_needs_t *needs, const char **) {
+        needs->states = states.data();
+        needs->state_count = static_cast<std::uint32_t>(states.size());
+        return 0;
+    };
+    kind.step = [](void *, const void *, const vescomm_optimizer_run_t *) { return 0; };
+    Spec spec;
+    const std::uint64_t id = spec.add_parameter(spec.add_unit("unit"), {.name = "w", .shape = {7}});
+    return sentence_of([&] { spec.add_group(std::span(&id, 1), &kind, nullptr); });
+}
+
+TEST(Spec, RefusesStatesThatNoCheckpointCanHold) {
+    const auto state = [](vescomm_type_t type, const char *name) {
+        vescomm_optimizer_state_t made = vescomm_optimizer_state_init();
+        made.type = type;
+        made.name = name;
+        return made;
+    };
+    const std::string long_name(80, 'n');
+    const std::string other_long_name = long_name + "m";
+    states = {state(VESCOMM_F32, "first moment"), state(VESCOMM_F64, "second moment")};
+    expect_word(add_group(), "no error");
+    states = {state(VESCOMM_C128, "rotation")};
+    expect_word(add_group(), "c128");
+    states = {state(VESCOMM_F32, "a moment"), state(VESCOMM_F32, "a_moment")};
+    expect_word(add_group(), "have the role \"state.a_moment\"");
+    states = {state(VESCOMM_F32, long_name.c_str()), state(VESCOMM_F32, other_long_name.c_str())};
+    expect_word(add_group(), "first 58 letters");
+    states = {state(VESCOMM_F32, "same"), state(VESCOMM_F32, "same")};
+    expect_word(add_group(), "have the role \"state.same\"");
+}
+
+// A head that is the embedding has no gradients of its own.
+TEST(Spec, NeedsOneGradientSlotForAUnitWithTiedParametersOnly) {
+    run_ranks(2, [](Communicator &comm) {
+        vescomm_fsdp_spec_options_t options = vescomm_fsdp_spec_options_init();
+        options.gradient_slots = 1;
+        Spec spec(options);
+        const std::uint64_t embedding = spec.add_unit("embedding");
+        const std::uint64_t token =
+            spec.add_parameter(embedding, {.name = "token", .shape = {13, 5}});
+        const std::uint64_t head = spec.add_unit("head");
+        const std::uint64_t tied = spec.add_parameter(
+            head, {.name = "weight", .shape = {13, 5}, .tied_to = std::int64_t(token)});
+        spec.add_parameter(head, {.name = "scale", .shape = {5}, .flags = VESCOMM_FSDP_FROZEN});
+        vescomm_sgd_settings_t sgd = vescomm_sgd_settings_init();
+        sgd.learning_rate = 1;
+        spec.add_group(std::span(&token, 1), vescomm_optimizer_get_sgd(), &sgd);
+        Engine engine(spec, comm);
+        engine.begin(VESCOMM_FSDP_LAST);
+        for (const std::uint64_t unit : {embedding, head}) {
+            engine.pre_forward(unit);
+            engine.post_forward(unit);
+        }
+        for (const auto &[unit, id] : {std::pair(head, tied), std::pair(embedding, token)}) {
+            engine.pre_backward(unit);
+            const auto [view, mode] = engine.gradient(id);
+            for (std::int64_t i = 0; i < view.elements; ++i)
+                write(view, i, mode == VESCOMM_FSDP_ADD ? read(view, i) + 1 : 1);
+            engine.post_backward(unit);
+        }
+        engine.finish_backward();
+        engine.step();
+        EXPECT_EQ(read_all(engine, {{token}}), std::vector<float>(65, -4.0f));
+    });
+}
+
+// Three specifications: every rank finds the difference in the same place.
+TEST(Spec, OfThreeKindsIsAnErrorOnAllRanks) {
+    struct Ranks {
+        std::vector<std::size_t> units;
+        std::vector<int> slots;
+        const char *word;
+    };
+    const Ranks all[] = {
+        {{2, 2, 3}, {2, 2, 2}, "numbers of units of the specifications of ranks 0 and 2"},
+        {{2, 2, 3}, {2, 3, 2}, "options, axes or groups of the specifications of ranks 0 and 1"},
+        {{2, 3, 2}, {2, 2, 3}, "options, axes or groups of the specifications of ranks 0 and 2"},
+        {{2, 2, 2}, {2, 2, 2}, "ranks 0 and 1 differ in unit 1"}};
+    for (const Ranks &ranks : all)
+        run_ranks(3, [&](Communicator &comm) {
+            const auto rank = static_cast<std::size_t>(comm.rank());
+            vescomm_fsdp_spec_options_t options = vescomm_fsdp_spec_options_init();
+            options.slots = ranks.slots[rank];
+            Spec spec(options);
+            for (std::size_t unit = 0; unit < ranks.units[rank]; ++unit)
+                spec.add_parameter(spec.add_unit("unit" + std::to_string(unit)),
+                                   {.name = "w", .shape = {unit == 1 && rank == 1 ? 5 : 3}});
+            try {
+                Engine engine(spec, comm);
+                ADD_FAILURE() << "the engine was created";
+            } catch (const Error &error) {
+                EXPECT_EQ(error.status(), VESCOMM_ERROR_MISMATCH) << error.what();
+                expect_word(error.what(), ranks.word);
+            }
+        });
+}
+
+}  // namespace
+}  // namespace vescomm::fsdp::testing
