@@ -177,7 +177,7 @@ class UsageErrors(unittest.TestCase):
         self.expect("--hosts", 2, "--ranks", 2, says="leave out --hosts")
         self.expect("--place", "above", says="--place above: there is out and in")
         self.expect("--ranks", 3, "-t", 2, says="--nthreads 2: give --ranks, a multiple of it")
-        self.expect("-m", 2, "--collective", "all_reduce", says="give --place out")
+        self.expect("-m", 2, "--collective", "all_reduce", says="give --op max, or --place out")
         self.expect("--impl", "smoke", says="there is vescomm, nccl, nccl-padded, nccl-grouped")
 
     def test_ranks_of_a_launcher_are_refused(self):
