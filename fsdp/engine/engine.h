@@ -99,6 +99,7 @@ private:
         double factor = 1;  // of the gradients
         double learning_rate_scale = 1;
         std::uint64_t complete = 1;  // 0: the values of the rank are not, see `complete_`
+        std::uint64_t generation = 0;  // of the rank
     };
 
     // As load(). Ranks wait at most `timeout_seconds` for the slowest one to read its files; 0: the

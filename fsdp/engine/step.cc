@@ -173,21 +173,36 @@ void Engine::follow_update(std::size_t unit, std::span<const int> first) noexcep
 // So a rank that is behind was in step(), its gradient shards are complete, and nothing has
 // overwritten them; those of its copy are complete too. Its settings are those of the other ranks:
 // they are part of the announcement.
+//
+// A rank that failed before an initialisation or a load, which other ranks have completed, has
+// older values than they. It has the generation of the others from then on, and its values count as
+// not complete.
 void Engine::catch_up(Communicator &world) {
     last_update_.complete = complete_ ? 1 : 0;
+    last_update_.generation = generation_;
     std::vector<Update> all(static_cast<std::size_t>(world.ranks()));
     check(vescomm_all_gather(world.get(), &last_update_, all.data(),
                              sizeof(Update) / sizeof(std::uint64_t), VESCOMM_U64, nullptr, nullptr,
                              nullptr));
     meet_in(world);
+    const Update newest = *std::ranges::max_element(all, {}, &Update::number);
+    // The generation of a rank that has applied the newest update.
+    const auto generation_of = [&](const Update &one) {
+        return one.generation + (one.number < newest.number && newest.skipped == 0 ? 1 : 0);
+    };
+    std::uint64_t generation = 0;
+    for (const Update &one : all) generation = std::max(generation, generation_of(one));
     incomplete_rank_.reset();
     for (std::size_t rank = 0; rank < all.size() && !incomplete_rank_; ++rank)
-        if (all[rank].complete == 0) incomplete_rank_ = static_cast<int>(rank);
+        if (all[rank].complete == 0 || generation_of(all[rank]) != generation)
+            incomplete_rank_ = static_cast<int>(rank);
     // The time of the update counts as that of an event, from which it is subtracted again.
     const double begin = vescomm_trace_get_seconds();
     for (const Update &other : all)
         if (other.number > last_update_.number) apply(other, false);
     counters_.exposed_seconds += vescomm_trace_get_seconds() - begin;
+    if (generation_ != generation) complete_ = false;
+    generation_ = generation;
     // Other ranks may not have come to a vescomm_fsdp_set_group() after it.
     optimizer_.restore_settings();
     if (copy_) copy_->optimizer().restore_settings();

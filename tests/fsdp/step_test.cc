@@ -336,5 +336,38 @@ TEST(Step, NoRankTrainsOnInitialValuesThatAreMissing) {
     });
 }
 
+// Initial values that one rank has not set, because it failed before. Its generation is that of the
+// others nevertheless: after a death the survivors compare it.
+TEST(Step, NoRankTrainsOnInitialValuesThatOneRankHasNotSet) {
+    run_ranks(3, [](Communicator &comm) {
+        const OneVector model;
+        Engine engine(model.spec, comm);
+        const auto generation = [&] { return engine.shard(0, VESCOMM_FSDP_MASTER).generation; };
+        const auto fill_with = [&](float value) {
+            engine.initialise(
+                [value](auto, auto, std::span<float> all, auto) { std::ranges::fill(all, value); });
+        };
+        fill_with(1);
+        const std::uint64_t first = generation();
+        if (comm.rank() == 1) {
+            EXPECT_THROW(engine.pre_forward(0), Error) << "no micro-batch has begun";
+            EXPECT_THROW(fill_with(2), Error);
+        } else {
+            fill_with(2);
+        }
+        comm.barrier();
+        engine.reset();
+        EXPECT_EQ(generation(), first + 1);
+        const std::string why = sentence_of([&] { engine.begin(VESCOMM_FSDP_LAST); });
+        EXPECT_NE(why.find("the parameters of rank 1 are partly set"), std::string::npos) << why;
+        fill_with(3);
+        EXPECT_EQ(generation(), first + 2);
+        EXPECT_EQ(values(engine, model), std::vector<float>(10, 3.0f));
+        run_passes(engine, model, comm.rank(), 1);
+        EXPECT_EQ(engine.step().skipped, 0);
+        EXPECT_EQ(values(engine, model), std::vector<float>(10, 2.0f));
+    });
+}
+
 }  // namespace
 }  // namespace vescomm::fsdp::testing

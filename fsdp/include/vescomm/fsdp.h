@@ -814,10 +814,10 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_set_group(vescomm_fsdp_t *engine, uint
  * only, because another rank failed after its update, reset completes the step on all ranks. There
  * is one exception: if `step` of an optimizer kind failed, the step counts as
  * complete, and the shards of that rank stay partly updated. The same holds for values that a
- * failed vescomm_fsdp_initialise() or vescomm_fsdp_load() has partly set. vescomm_fsdp_begin(),
- * vescomm_fsdp_unshard() and vescomm_fsdp_save() then return VESCOMM_ERROR_INVALID_ARGUMENT on all
- * ranks, without another effect, until all ranks call vescomm_fsdp_load() or
- * vescomm_fsdp_initialise(). The error text names the rank.
+ * failed vescomm_fsdp_initialise() or vescomm_fsdp_load() has partly set, or has set on some ranks
+ * only. vescomm_fsdp_begin(), vescomm_fsdp_unshard() and vescomm_fsdp_save() then return
+ * VESCOMM_ERROR_INVALID_ARGUMENT on all ranks, without another effect, until all ranks call
+ * vescomm_fsdp_load() or vescomm_fsdp_initialise(). The error text names the rank.
  *
  * @return VESCOMM_OK. After any error the engine has failed on all ranks, and they may call it
  *         again: the first error of the communicator given to vescomm_fsdp_create(), if that one
