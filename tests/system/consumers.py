@@ -129,6 +129,9 @@ function(expect expected)
   if(NOT vescomm_FOUND EQUAL expected)
     message(SEND_ERROR "find_package(vescomm ${ARGN}): ${vescomm_FOUND}, expected ${expected}")
   endif()
+  if(vescomm_FOUND AND (NOT vescomm_planner_FOUND OR vescomm_mpi_FOUND))
+    message(SEND_ERROR "find_package(vescomm ${ARGN}) has set wrong variables of components")
+  endif()
 endfunction()
 """
 
@@ -140,7 +143,8 @@ def requests_of_cmake(installation, folder):
     major, minor, patch = map(int, installation.library.name.rsplit(".so.")[1].split("."))
     version = f"{major}.{minor}.{patch}"
     accepted = ["", f"{major}.{minor}", f"{version} EXACT", f"{major}.0", f"{major}.0...{version}",
-                f"{version}...<{major + 1}", "COMPONENTS planner fsdp", "OPTIONAL_COMPONENTS vescomm"]
+                f"{version}...<{major + 1}", "COMPONENTS planner fsdp", "OPTIONAL_COMPONENTS vescomm",
+                "COMPONENTS planner OPTIONAL_COMPONENTS mpi"]
     refused = [f"{major}.{minor}.{patch + 1}", f"{major}.{minor + 1}", f"{major + 1}.0",
                f"{major}.{minor}.{patch + 1} EXACT", f"{major}.0...<{version}",
                f"{major}.{minor + 1}...{major + 1}.0", f"{major + 1}...{major + 2}",

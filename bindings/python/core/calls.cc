@@ -262,7 +262,13 @@ nb::object receive(Comm &comm, nb::handle array, Integer peer, Integer tag,
         calls::receive(comm, data.address(), {data.elements}, type_of(data), peer, tag);
     if (wait && !comm.in_group && peer == VESCOMM_ANY_SOURCE) {
         Request request = calls::start(comm, call, nullptr, arguments(std::move(data)));
-        request.wait({});
+        try {
+            request.wait({});
+        } catch (const nb::python_error &) {
+            // The request would take a message that a later receive is to get.
+            vescomm_comm_abort(comm.handle().get(), "a receive from any rank was interrupted");
+            throw;
+        }
         return request.message({0});
     }
     return make(comm, call, {0, {}, wait}, arguments(std::move(data)));

@@ -159,12 +159,13 @@ inline vescomm_call_options_t options_of(double factor,
     return options;
 }
 
-// Starts a call. Returns a request that holds `arrays`.
+// Starts a call. Returns a request that holds `arrays`, and `owner` until it is complete.
 template <typename Call>
-Request start(Comm &comm, const Call &call, Options options, Arguments arrays) {
+Request start(Comm &comm, const Call &call, Options options, Arguments arrays,
+              nanobind::object owner = {}) {
     vescomm_request_t *request = nullptr;
     comm.run([&](vescomm_comm_t *on) { return call(on, options, &request); });
-    return Request(comm.share(), request, std::move(arrays));
+    return Request(comm.share(), request, std::move(arrays), std::move(owner));
 }
 
 }  // namespace vescomm::python::calls

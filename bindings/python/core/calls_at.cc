@@ -3,7 +3,9 @@
 //
 // Calls on arrays that are given by addresses, for adapters of frameworks: converting an array of a
 // framework costs microseconds, its address a tenth of that. NAME_at() returns when the call is
-// complete, start_NAME_at() returns a request.
+// complete, start_NAME_at() returns a request. It may be given an object that owns the memory, and
+// keeps it until the request is complete: also if an exception of a signal handler, which may come
+// between any two steps of Python, has the program lose the request.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
@@ -20,8 +22,8 @@ namespace vescomm::python {
 namespace {
 
 // Defines NAME_at(arguments), NAME_at(arguments, factor, algorithm), start_NAME_at(arguments),
-// start_NAME_at(arguments, factor, algorithm). Arguments have no names, which is the faster way of
-// nanobind.
+// start_NAME_at(arguments, factor, algorithm), and the latter two with an owner as last argument.
+// Arguments have no names, which is the faster way of nanobind.
 template <typename Started, typename... Arguments>
 void define(nb::class_<Comm> &type, const char *name,
             Started (*describe)(const Comm &, Arguments...)) {
@@ -35,6 +37,15 @@ void define(nb::class_<Comm> &type, const char *name,
         const auto call = describe(comm, arguments...);
         const vescomm_call_options_t options = calls::options_of(factor, algorithm);
         comm.run([&](vescomm_comm_t *on) { return call(on, &options, nullptr); });
+    });
+    type.def(start_name.c_str(), [describe](Comm &comm, Arguments... arguments, nb::object owner) {
+        return calls::start(comm, describe(comm, arguments...), nullptr, {}, std::move(owner));
+    });
+    type.def(start_name.c_str(), [describe](Comm &comm, Arguments... arguments, double factor,
+                                            const std::optional<std::string> &algorithm,
+                                            nb::object owner) {
+        const vescomm_call_options_t options = calls::options_of(factor, algorithm);
+        return calls::start(comm, describe(comm, arguments...), &options, {}, std::move(owner));
     });
     type.def(start_name.c_str(), [describe](Comm &comm, Arguments... arguments) {
         return calls::start(comm, describe(comm, arguments...), nullptr, {});

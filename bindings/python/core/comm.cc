@@ -32,8 +32,16 @@ std::vector<OpenComm> &open_comms() {
 }
 
 // Arrays that an operation may still use: they must outlive it, and its end is not known.
-void leak(Arguments arrays) {
-    new Arguments(std::move(arrays));
+void leak(DroppedRequest dropped) {
+    new Arguments(std::move(dropped.arrays));
+    dropped.owner.release();
+}
+
+// A sentence that may have lone surrogates, as those of files whose names are not UTF-8.
+std::string utf8(const nb::str &text) {
+    PyObject *const bytes = PyUnicode_AsEncodedString(text.ptr(), "utf-8", "backslashreplace");
+    if (bytes == nullptr) throw nb::python_error();
+    return nb::steal<nb::bytes>(bytes).c_str();
 }
 
 nb::dict info(const Comm &comm) {
@@ -77,8 +85,9 @@ std::string metrics(const Comm &comm) {
     return text;
 }
 
-void abort(const Comm &comm, const std::optional<std::string> &reason) {
-    check(vescomm_comm_abort(comm.handle().get(), reason ? reason->c_str() : nullptr));
+void abort(const Comm &comm, const std::optional<nb::str> &reason) {
+    vescomm_comm_t *const handle = comm.handle().get();
+    check(vescomm_comm_abort(handle, reason ? utf8(*reason).c_str() : nullptr));
 }
 
 void progress(const Comm &comm) {
@@ -97,24 +106,44 @@ void barrier(Comm &comm) {
 
 void group_begin(Comm &comm) {
     CommHandle &handle = comm.handle();
+    if (comm.group_left_open) comm.end_left_group();
     check(handle.call_briefly([&] { return vescomm_group_begin(handle.get()); }));
     comm.in_group = true;
     comm.group_arrays.clear();
 }
 
-void group_end(Comm &comm) {
-    // They live until the group is complete, and have no use after a failure.
-    const Arguments arrays = std::exchange(comm.group_arrays, {});
+// Without memory the library leaves the group open. The other ranks start all of its calls, so the
+// communicator is broken, and the group ends then without being started. Returns its arrays.
+Arguments end_group(Comm &comm, vescomm_request_t **request) {
+    CommHandle &handle = comm.handle();
+    const vescomm_status_t status =
+        handle.call([&] { return vescomm_group_end(handle.get(), request); });
     comm.in_group = false;
-    comm.run([](vescomm_comm_t *on) { return vescomm_group_end(on, nullptr); });
+    // They live until the group is complete, and have no use after a failure.
+    Arguments arrays = std::exchange(comm.group_arrays, {});
+    if (status == VESCOMM_ERROR_OUT_OF_MEMORY) {
+        const std::string why = vescomm_get_last_error();
+        vescomm_comm_abort(handle.get(), ("a group of calls failed: " + why).c_str());
+        comm.group_left_open = true;
+        try {
+            comm.end_left_group();
+        } catch (const nb::python_error &) {
+            // The next call ends it.
+        }
+        raise(status, why);
+    }
+    check(status);
+    return arrays;
 }
 
-Request start_group_end(Comm &comm) {
+void group_end(Comm &comm) {
+    end_group(comm, nullptr);
+}
+
+Request start_group_end(Comm &comm, nb::object owner) {
     vescomm_request_t *request = nullptr;
-    Arguments arrays = std::exchange(comm.group_arrays, {});
-    comm.in_group = false;
-    comm.run([&](vescomm_comm_t *on) { return vescomm_group_end(on, &request); });
-    return Request(comm.share(), request, std::move(arrays));
+    Arguments arrays = end_group(comm, &request);
+    return Request(comm.share(), request, std::move(arrays), std::move(owner));
 }
 
 std::uintptr_t allocate(Comm &comm, std::uint64_t bytes) {
@@ -149,18 +178,28 @@ void free_comm(Comm &comm) {
 
 // At the end of the process: finalizes the communicators that are left or, with a reason, aborts
 // them, so that the other ranks do not wait for this one.
-void end_all(const std::optional<std::string> &reason) {
+void end_all(const std::optional<nb::str> &reason) {
     const std::vector<OpenComm> all = open_comms();
-    for (const OpenComm &open : all) {
-        if (reason) vescomm_comm_abort(open.comm, reason->c_str());
+    if (reason) {
+        const std::string text = utf8(*reason);
+        for (const OpenComm &open : all) vescomm_comm_abort(open.comm, text.c_str());
+        return;
     }
-    if (reason) return;
     const GilReleased released;
     for (const OpenComm &open : all)
         if (open.handle == nullptr || !open.handle->busy()) vescomm_comm_finalize(open.comm);
 }
 
 }  // namespace
+
+void Comm::end_left_group() {
+    CommHandle &comm = handle();
+    // The communicator is broken: any other error says that, and the group has ended.
+    const vescomm_status_t status =
+        comm.call([&] { return vescomm_group_end(comm.get(), nullptr); });
+    if (status == VESCOMM_ERROR_OUT_OF_MEMORY) raise_last(status);
+    group_left_open = false;
+}
 
 CommHandle::CommHandle(vescomm_comm_t *comm) : comm_(comm) {
     vescomm_comm_info_t info = vescomm_comm_info_init();
@@ -176,12 +215,12 @@ CommHandle::~CommHandle() {
     if (!finalized_ && !broken()) {
         // The end of the process finalizes it: until then nothing may be freed.
         if (mine != all.end()) mine->handle = nullptr;
-        for (DroppedRequest &dropped : dropped_) leak(std::move(dropped.arrays));
+        for (DroppedRequest &dropped : dropped_) leak(std::move(dropped));
         return;
     }
     free_dropped();
     // Left are requests of a process that has forked: they belong to the parent.
-    for (DroppedRequest &dropped : dropped_) leak(std::move(dropped.arrays));
+    for (DroppedRequest &dropped : dropped_) leak(std::move(dropped));
     vescomm_comm_free(comm_);
     if (mine != all.end()) all.erase(mine);
 }
@@ -248,7 +287,9 @@ void define_comm(nb::module_ &module, nb::class_<Comm> &type) {
     type.def("barrier", barrier, docs::barrier);
     type.def("group_begin", group_begin, docs::group_begin);
     type.def("group_end", group_end, docs::group_end);
-    type.def("start_group_end", start_group_end, docs::start_group_end);
+    type.def("start_group_end", start_group_end, nb::arg("owner") = nb::none(),
+             docs::start_group_end);
+    type.def_prop_ro("_in_group", [](const Comm &comm) { return comm.in_group; });
     type.def("malloc", allocate, docs::malloc);
     type.def("mfree", deallocate, docs::mfree);
 }

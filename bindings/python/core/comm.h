@@ -23,6 +23,7 @@ namespace vescomm::python {
 struct DroppedRequest {
     vescomm_request_t *request = nullptr;
     Arguments arrays;
+    nanobind::object owner;  // of memory that was given by address
 };
 
 // Owner of a communicator of the library. The communicator of Python, its requests, buffers and
@@ -108,12 +109,17 @@ public:
     template <typename Function>
     void run(Function &&function) {
         CommHandle &comm = handle();
+        if (group_left_open) [[unlikely]]
+            end_left_group();
         check(comm.call([&] { return function(comm.get()); }));
     }
+    // Ends a group that had no memory to end, which would collect all later calls.
+    void end_left_group();
 
     // A group has begun, and the arrays of its calls.
     bool in_group = false;
     Arguments group_arrays;
+    bool group_left_open = false;  // the library has an open group; in_group is false
 
 private:
     std::shared_ptr<CommHandle> handle_;

@@ -58,7 +58,11 @@ inline constexpr const char *group_end =
     "Raises:\n    as the calls.\n" VESCOMM_COLLECTIVE;
 inline constexpr const char *start_group_end =
     "Ends a group and starts all of its calls.\n\n"
+    "Args:\n    owner: an object that owns memory of calls on addresses; the request keeps it "
+    "until\n"
+    "        it is complete.\n\n"
     "Returns:\n    One Request for all of them.\n\n"
+    "Raises:\n    OutOfMemoryError: nothing has started, and the communicator is broken.\n\n"
     "Collective: yes, same order.  Blocking: no.  Threads: one at a time per communicator.\n"
     "Since: 0.1";
 inline constexpr const char *malloc =

@@ -45,6 +45,8 @@ vescomm_status_t Request::call_beside_others(Function &&function) {
         status = function(request);
     }
     --waits_;
+    if (status != VESCOMM_IN_PROGRESS && owner_.is_valid()) [[likely]]
+        nb::object(std::move(owner_)).reset();
     return status;
 }
 
@@ -110,12 +112,33 @@ void Request::free() {
 
 void Request::drop() noexcept {
     if (request_ == nullptr) return;
-    comm_->drop({std::exchange(request_, nullptr), std::move(arrays_)});
+    comm_->drop({std::exchange(request_, nullptr), std::move(arrays_), std::move(owner_)});
     comm_.reset();
 }
 
+namespace {
+
+// For the collector of garbage: the owner of memory may refer to the request.
+int traverse(PyObject *self, visitproc visit, void *arg) {
+    Py_VISIT(Py_TYPE(self));
+    if (nb::inst_ready(self)) Py_VISIT(nb::inst_ptr<Request>(self)->owner().ptr());
+    return 0;
+}
+
+int clear(PyObject *self) {
+    if (nb::inst_ready(self)) nb::inst_ptr<Request>(self)->drop();
+    return 0;
+}
+
+PyType_Slot slots[] = {{Py_tp_traverse, reinterpret_cast<void *>(traverse)},
+                       {Py_tp_clear, reinterpret_cast<void *>(clear)},
+                       {0, nullptr}};
+
+}  // namespace
+
 void define_request(nb::module_ &module) {
-    nb::class_<Request>(module, "Request", docs::request, nb::is_weak_referenceable())
+    nb::class_<Request>(module, "Request", docs::request, nb::is_weak_referenceable(),
+                        nb::type_slots(slots))
         .def("start", &Request::start, docs::request_start)
         .def("test", &Request::test, docs::request_test)
         .def("wait", &Request::wait, nb::arg("timeout").none() = nb::none(), docs::request_wait)

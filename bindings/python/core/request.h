@@ -17,12 +17,17 @@ namespace vescomm::python {
 // members are guarded by the GIL.
 class Request {
 public:
-    Request(std::shared_ptr<CommHandle> comm, vescomm_request_t *request, Arguments arrays)
-        : comm_(std::move(comm)), request_(request), arrays_(std::move(arrays)) {}
+    Request(std::shared_ptr<CommHandle> comm, vescomm_request_t *request, Arguments arrays,
+            nanobind::object owner = {})
+        : comm_(std::move(comm)),
+          request_(request),
+          arrays_(std::move(arrays)),
+          owner_(std::move(owner)) {}
     Request(Request &&other) noexcept
         : comm_(std::move(other.comm_)),
           request_(std::exchange(other.request_, nullptr)),
-          arrays_(std::move(other.arrays_)) {}
+          arrays_(std::move(other.arrays_)),
+          owner_(std::move(other.owner_)) {}
     Request &operator=(Request &&) = delete;
     ~Request() { drop(); }
 
@@ -37,12 +42,15 @@ public:
     nanobind::object message(Integer index);
     // A request that is running is freed when it is complete.
     void free();
+    // The same at the end of the object.
+    void drop() noexcept;
+    nanobind::handle owner() const { return owner_; }
 
 private:
     CommHandle &comm() const;
     [[noreturn]] void refuse_freed() const;
-    void drop() noexcept;
-    // Runs a function on the request, without the GIL.
+    // Runs a function on the request, without the GIL. Drops the owner of its memory if it has
+    // completed.
     template <typename Function>
     vescomm_status_t call_beside_others(Function &&function);
     // Returns false if `function`, a wait for the request, has not completed after `seconds`.
@@ -52,6 +60,7 @@ private:
     std::shared_ptr<CommHandle> comm_;
     vescomm_request_t *request_ = nullptr;
     Arguments arrays_;
+    nanobind::object owner_;  // of memory that was given by address; null when it is complete
     int waits_ = 0;  // threads that test it or wait for it
 };
 

@@ -378,7 +378,10 @@ class Communicator(_core.Communicator):
 
 
 def _reason(error: BaseException) -> str:
-    text = " ".join(str(error).split())
+    try:
+        text = " ".join(str(error).split())
+    except Exception:  # of the program's own __str__()
+        text = ""
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 

@@ -233,9 +233,63 @@ class WrongArguments(OneRank):
         self.comm.all_reduce_at(address, address, count, 1, 5, 2.0, None)
         self.assertEqual(data.tolist(), [2, 4])
         self.assertTrue(self.comm.start_all_reduce_at(address, address, count, 1, 0).wait())
+        self.assertTrue(self.comm.start_all_reduce_at(address, address, count, 1, 5, 2.0, None).wait())
         self.refuses("counts has 0 numbers", self.comm.all_gather_v_at, address, address, [], None, 1)
         self.refuses("count is -1", self.comm.all_reduce_at, address, address, -1, 1, 0)
         self.refuses("not aligned", self.comm.all_reduce_at, address + 1, address, 1, 1, 0)
+
+    def test_owners_of_addresses(self):
+        """A request keeps the owner of its memory until it is complete, also if nobody keeps it."""
+
+        class Memory:
+            def __init__(self):
+                self.bytes = bytearray(3)
+                self.address = ctypes.addressof((ctypes.c_ubyte * 3).from_buffer(self.bytes))
+
+        memory = Memory()
+        alive = weakref.ref(memory)
+
+        def receive():
+            request = self.comm.start_receive_at(memory.address, 3, Type.U8, 0, 0, memory)
+            self.assertFalse(request.test())
+            return request
+
+        def send():
+            self.comm.send(b"abc", 0)
+
+        request = receive()
+        del memory
+        self.assertIsNotNone(alive())
+        send()
+        request.wait()
+        self.assertIsNone(alive(), "the request is complete")
+        memory = Memory()
+        alive = weakref.ref(memory)
+        receive()
+        del memory
+        gc.collect()
+        self.assertIsNotNone(alive(), "the request is dropped, and runs")
+        send()
+        while alive() is not None:
+            self.comm.barrier()
+        memory = Memory()
+        alive = weakref.ref(memory)
+        address, u8 = memory.address, Type.U8
+        for arguments in ((), (2.0, None)):
+            op = Op.PREMULTIPLIED_SUM if arguments else Op.SUM
+            start = self.comm.start_all_reduce_at
+            # Premultiplied sums are of floats.
+            data = array.array("f", [1])
+            address = data.buffer_info()[0]
+            start(address, address, 1, Type.F32, op, *arguments, memory).wait()
+        self.refuses("count is -1", self.comm.start_send_at, address, -1, u8, 0, 0, memory)
+        self.comm.group_begin()
+        self.comm.send_at(memory.address, 3, u8, 0, 0)
+        request = self.comm.start_group_end(memory)
+        del memory
+        self.comm.receive(bytearray(3), 0)
+        request.wait()
+        self.assertIsNone(alive())
 
     def test_creation(self):
         for arguments in ((1, 1), (-1, 1), (0, 0), (0, 2**40), (0, 2), (0, 2, "nowhere", "secret")):

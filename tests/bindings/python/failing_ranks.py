@@ -130,6 +130,21 @@ def interrupted_call():
     assert "rank 0 was interrupted in all_reduce of 3 u8" in str(error)
 
 
+def interrupted_receive():
+    """A receive from any rank waits for a request of its own, and ends the communicator too."""
+    comm = Communicator.from_environment()
+    data = bytearray(3)
+    if comm.rank == 0:
+        Interrupt(asleep(comm))
+        expect(KeyboardInterrupt, comm.receive, data, vescomm.ANY_SOURCE)
+        assert comm.broken
+        error = expect(vescomm.AbortedError, comm.barrier)
+    else:
+        error = expect(vescomm.AbortedError, barriers, comm)
+        assert error.rank == 0
+    assert "a receive from any rank was interrupted" in str(error)
+
+
 def interrupted_request():
     comm = Communicator.from_environment()
     go = comm.dup()
@@ -344,25 +359,27 @@ def observed():
     assert any(level == logging.INFO for level, _ in lines), lines
 
 
-run_case(
-    {
-        case.__name__: case
-        for case in (
-            daemon,
-            dropped,
-            forked,
-            handler_raises,
-            handler_waits,
-            interrupted_call,
-            interrupted_creation,
-            interrupted_request,
-            killed,
-            mismatch,
-            observed,
-            threads,
-            timeout,
-            uncaught,
-            uncaught_in_block,
-        )
-    }
-)
+if __name__ == "__main__":
+    run_case(
+        {
+            case.__name__: case
+            for case in (
+                daemon,
+                dropped,
+                forked,
+                handler_raises,
+                handler_waits,
+                interrupted_call,
+                interrupted_creation,
+                interrupted_receive,
+                interrupted_request,
+                killed,
+                mismatch,
+                observed,
+                threads,
+                timeout,
+                uncaught,
+                uncaught_in_block,
+            )
+        }
+    )

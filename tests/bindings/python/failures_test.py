@@ -1,6 +1,8 @@
 # SPDX-FileCopyrightText: The vescomm authors
 # SPDX-License-Identifier: Apache-2.0
-"""Failures, signals, threads and processes with the Python package: failing_ranks.py has the cases."""
+"""Failures, signals, threads and processes with the Python package. The cases are in failing_ranks.py
+and aborting_ranks.py.
+"""
 
 import signal
 import unittest
@@ -26,13 +28,25 @@ class Failures(JobTest):
             self.assertIn("TimeoutError rank=1: ", self.expect_success(job)[0])
 
     def test_an_exception_that_nothing_catches_reaches_the_other_ranks(self):
-        for case in ("uncaught", "uncaught_in_block"):
-            with self.subTest(case), Job(3, "failing_ranks.py", case) as job:
+        for program, case, words in (
+            ("failing_ranks.py", "uncaught", "the data is gone"),
+            ("failing_ranks.py", "uncaught_in_block", "the data is gone"),
+            ("aborting_ranks.py", "uncaught_surrogate", "cannot read caf"),
+        ):
+            with self.subTest(case), Job(3, program, case) as job:
                 status, text = job.wait(1)
                 self.assertEqual(status, 1)
-                self.assertIn("ValueError: the data is gone", text)
+                self.assertIn(f"ValueError: {words}", text)
                 del job.processes[1]
                 self.expect_success(job)
+
+    def test_reasons_of_aborts(self):
+        with Job(2, "aborting_ranks.py", "reasons") as job:
+            self.expect_success(job)
+
+    def test_a_group_that_ends_without_memory(self):
+        with Job(2, "aborting_ranks.py", "group_without_memory") as job:
+            self.expect_success(job)
 
     def test_communicators_that_are_dropped_are_finalized_at_the_end(self):
         with Job(3, "failing_ranks.py", "dropped") as job:
@@ -42,6 +56,10 @@ class Failures(JobTest):
 class Signals(JobTest):
     def test_a_call_is_interrupted(self):
         with Job(2, "failing_ranks.py", "interrupted_call") as job:
+            self.expect_success(job)
+
+    def test_a_receive_from_any_rank_is_interrupted(self):
+        with Job(2, "failing_ranks.py", "interrupted_receive") as job:
             self.expect_success(job)
 
     def test_a_request_stays_running(self):

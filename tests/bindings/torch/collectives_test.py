@@ -415,8 +415,9 @@ def leave_a_manager_by_an_exception():
         group.allreduce([tensor]).wait()
         alive.append(weakref.ref(tensor))
     del tensor
-    gc.collect()
-    assert sum(each() is not None for each in alive) < 20
+    # A thread holds large ones until it has seen their ends.
+    while sum(each() is not None for each in alive) >= 20:
+        gc.collect()
     coalesce()
 
 

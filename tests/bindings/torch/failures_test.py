@@ -9,8 +9,6 @@ so. The time from a failure to the last exception is printed, and not checked.
 
 import os
 import signal
-import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -313,32 +311,6 @@ def not_destroyed():
     dist.distributed_c10d._world.default_pg = None  # the helper destroys nothing then
 
 
-SCRIPT = """
-import sys
-import torch, torch.distributed as dist
-import vescomm.torch
-vescomm.torch.register()
-rank, size = int(sys.argv[1]), int(sys.argv[2])
-dist.init_process_group("vescomm", init_method="file://" + sys.argv[3], rank=rank, world_size=size)
-dist.all_reduce(torch.ones(3))
-{end}
-"""
-
-
-def run_scripts(end, size=2):
-    """(exit code, standard error) of each process of a program that no helper starts or ends."""
-    with tempfile.TemporaryDirectory() as folder:
-        processes = [
-            subprocess.Popen(
-                [sys.executable, "-c", SCRIPT.format(end=end), str(rank), str(size), folder + "/store"],
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-            for rank in range(size)
-        ]
-        return [(p.communicate(timeout=ranks.LIMIT)[1], p.returncode)[::-1] for p in processes]
-
-
 NUMBERS = (2, 3) if ranks.ALL else (3,)
 
 
@@ -400,33 +372,6 @@ class Failures(unittest.TestCase):
 
     def test_groups_that_are_not_destroyed(self):
         self.check(not_destroyed)
-
-    def test_program_that_ends(self):
-        for code, text in run_scripts("pass"):
-            self.assertEqual((code, text), (0, ""))
-
-    def test_program_that_ends_without_threads(self):
-        """As Python 3.12.1, which starts no thread while it ends."""
-        refusal = (
-            "def refuse(self): raise RuntimeError(\"can't create new thread at interpreter shutdown\")\n"
-            "import atexit, threading\n"
-            "atexit.register(setattr, threading.Thread, 'start', refuse)\n"
-        )
-        for code, text in run_scripts(refusal):
-            self.assertEqual((code, text), (0, ""))
-        first, second = run_scripts(
-            refusal + "if rank == 0: raise KeyError('the reason')\n"
-            "while True: dist.all_reduce(torch.ones(3))"
-        )
-        self.assertEqual((first[0], second[0]), (1, 1))
-        self.assertIn("the process of rank 0 ended with KeyError: 'the reason'", second[1])
-
-    def test_program_that_raises(self):
-        first, second = run_scripts(
-            "if rank == 0: raise KeyError('the reason')\nwhile True: dist.all_reduce(torch.ones(3))"
-        )
-        self.assertEqual((first[0], second[0]), (1, 1))
-        self.assertIn("the process of rank 0 ended with KeyError: 'the reason'", second[1])
 
 
 if __name__ == "__main__":

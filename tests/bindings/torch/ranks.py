@@ -5,6 +5,7 @@
 import multiprocessing
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -140,3 +141,37 @@ class Job:
         if problems:
             raise Failed("\n".join(problems))
         return [answer and answer[1] for answer in answers]
+
+
+_SCRIPT = """
+import sys
+import torch, torch.distributed as dist
+import vescomm.torch
+vescomm.torch.register()
+rank, size = int(sys.argv[1]), int(sys.argv[2])
+dist.init_process_group("vescomm", init_method="file://" + sys.argv[3], rank=rank, world_size=size)
+dist.all_reduce(torch.ones(3))
+{end}
+"""
+
+
+def run_scripts(end, size=2):
+    """(exit code, standard error) of each process of a program that no helper starts or ends."""
+    script = _SCRIPT.format(end=end)
+    with tempfile.TemporaryDirectory(prefix="vescomm-torch-") as folder:
+        processes = [
+            subprocess.Popen(
+                [sys.executable, "-c", script, str(rank), str(size), folder + "/store"],
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            for rank in range(size)
+        ]
+        try:
+            end = time.monotonic() + LIMIT
+            texts = [p.communicate(timeout=max(0, end - time.monotonic()))[1] for p in processes]
+        finally:
+            for process in processes:
+                process.kill()
+                process.wait()
+        return [(process.returncode, text) for process, text in zip(processes, texts)]

@@ -115,6 +115,15 @@ def dropped():
         dist.barrier()
         while alive() is not None:
             gc.collect()
+        # A tensor that refers to its own Work is garbage that only the collector finds.
+        tensor = ones_of_rank(count)
+        alive = weakref.ref(tensor)
+        tensor.work = dist.all_reduce(tensor, async_op=True)
+        del tensor
+        gc.collect()
+        dist.barrier()
+        while alive() is not None:
+            gc.collect()
     work = dist.all_reduce(torch.ones(LARGE), async_op=True)
     # The process ends with a Work that has not been waited for.
 

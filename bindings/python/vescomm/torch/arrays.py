@@ -7,13 +7,53 @@ import torch
 # Offsets of the library are from 0 to this number of elements.
 _MAX_OFFSET = 1 << 40
 
+# Classes whose tensors have memory of their own. To find one takes less time than to ask a class.
+_WITH_MEMORY = {torch.Tensor, torch.nn.Parameter}
 
-def contiguous(tensor):
-    """A contiguous tensor with the same elements: the tensor itself if it is one."""
-    if tensor.is_contiguous() and not tensor.is_neg() and not tensor.is_conj():
+
+def has_memory(tensor):
+    """False: it is a wrapper of other tensors, and has no memory of its own."""
+    if tensor.__class__ in _WITH_MEMORY:
+        return True
+    if tensor.__class__.__torch_dispatch__ is torch.Tensor.__torch_dispatch__:
+        _WITH_MEMORY.add(tensor.__class__)
+        return True
+    try:
+        return tensor.layout != torch.strided or tensor.numel() == 0 or tensor.data_ptr() != 0
+    except RuntimeError:
+        return False
+
+
+def unwrapped(tensor):
+    """The tensor with the memory: the tensor itself, or the result of a functional collective."""
+    if has_memory(tensor):
         return tensor
+    if hasattr(tensor, "trigger_wait"):
+        return unwrapped(tensor.trigger_wait())
+    raise ValueError(
+        f"vescomm: a {tensor.__class__.__name__} has no memory of its own, because it wraps other "
+        "tensors; pass the tensor inside, which to_local() of a DTensor returns"
+    )
+
+
+def contiguous(tensor, apart=False):
+    """A contiguous tensor with the same elements: the tensor itself if it is one.
+
+    Args:
+        apart: True: a copy, which shares no memory with another tensor.
+    """
+    if (
+        not apart
+        and tensor.is_contiguous()
+        and not tensor.is_neg()
+        and not tensor.is_conj()
+        and has_memory(tensor)
+    ):
+        return tensor
+    tensor = unwrapped(tensor)
     require_host(tensor)
-    return tensor.detach().resolve_conj().resolve_neg().contiguous()
+    copy = tensor.detach().resolve_conj().resolve_neg().contiguous()
+    return copy.clone() if apart and copy.data_ptr() == tensor.data_ptr() else copy
 
 
 def is_plain(tensor):
@@ -23,7 +63,21 @@ def is_plain(tensor):
         and tensor.is_cpu
         and not tensor.is_neg()
         and not tensor.is_conj()
+        and has_memory(tensor)
     )
+
+
+def overlap(outputs, source, own):
+    """True: contiguous tensors have bytes in common in a way that the library refuses.
+
+    Args:
+        outputs: tensors that are written.
+        source: a tensor that is read.
+        own: address of this rank's block in the outputs, where the source may be.
+    """
+    used = [*outputs] if source.data_ptr() == own else [*outputs, source]
+    ranges = sorted((each.data_ptr(), each.nbytes) for each in used if each.nbytes)
+    return any(a + size > b for (a, size), (b, _) in zip(ranges, ranges[1:]))
 
 
 def require_host(tensor):
@@ -33,6 +87,11 @@ def require_host(tensor):
             "dense tensors of device cpu. Name a backend for the other device too, as in "
             'init_process_group("cpu:vescomm,cuda:nccl")'
         )
+
+
+# Apart: the library takes no arrays that overlap, but for a rank's own block in place. It refuses
+# them before the operation starts. The call is then made again, with every array apart from the
+# others: the calls that do not need it bear no cost.
 
 
 class Copies:
@@ -51,9 +110,12 @@ class Copies:
                 tensor.copy_(copy.view_as(tensor))
         self._pairs = []
 
-    def output(self, tensor):
+    def output(self, tensor, apart=False):
         """Contiguous memory for the elements of a tensor that is only written."""
-        if is_plain(tensor):
+        if not apart and is_plain(tensor):
+            return tensor
+        tensor = unwrapped(tensor)
+        if not apart and is_plain(tensor):
             return tensor
         require_host(tensor)
         return self._add(tensor, torch.empty(tensor.shape, dtype=tensor.dtype))
@@ -62,17 +124,20 @@ class Copies:
         """Contiguous memory with the elements of a tensor that is read and written."""
         if is_plain(tensor):
             return tensor
+        tensor = unwrapped(tensor)
         require_host(tensor)
-        return self._add(tensor, contiguous(tensor))
+        data = contiguous(tensor)
+        return data if data is tensor else self._add(tensor, data)
 
-    def outputs(self, tensors, counts):
+    def outputs(self, tensors, counts, apart=False):
         """Memory for several tensors: (address, offsets or None, tensor to keep). Offsets are None
         if the tensors follow one another.
         """
-        if all(map(is_plain, tensors)):
+        if not apart and all(map(is_plain, tensors)):
             placed = _offsets(tensors, counts)
             if placed is not None:
                 return (*placed, tensors)
+        tensors = [unwrapped(tensor) for tensor in tensors]
         for tensor in tensors:
             require_host(tensor)
         flat = torch.empty(sum(counts), dtype=tensors[0].dtype)
@@ -85,21 +150,21 @@ class Copies:
         return copy
 
 
-def sources(tensors, counts):
+def sources(tensors, counts, apart=False):
     """As Copies.outputs(), for tensors that are only read."""
-    if all(map(is_plain, tensors)):
+    if not apart and all(map(is_plain, tensors)):
         placed = _offsets(tensors, counts)
         if placed is not None:
             return (*placed, tensors)
-    flat = joined(tensors)
+    flat = joined(tensors, apart)
     return flat.data_ptr(), None, flat
 
 
-def joined(tensors):
+def joined(tensors, apart=False):
     """One contiguous tensor with the elements of all: the memory of the tensors themselves if they
     follow one another.
     """
-    if all(map(is_plain, tensors)):
+    if not apart and all(map(is_plain, tensors)):
         counts = [tensor.numel() for tensor in tensors]
         placed = _offsets(tensors, counts)
         if placed is not None and placed[1] is None:

@@ -25,7 +25,7 @@ class Barriers(Calls):
         opts = options(opts, more, named)
         byte = torch.zeros(1, dtype=torch.uint8)
         address = byte.data_ptr()
-        request = self._link.start(_all_reduce, address, address, 1, U8, BITWISE_XOR)
+        request = self._link.start(byte, _all_reduce, address, address, 1, U8, BITWISE_XOR)
         return self._end(request, opts, "barrier", byte, [], 1)
 
     # Over the store, because a rank that does not come must not break the communicator. The texts

@@ -6,6 +6,7 @@ A call with options that do not ask for an asynchronous operation returns None w
 torch accepts that everywhere. A call without options is asynchronous, as in torch.
 """
 
+import contextlib
 import threading
 from datetime import timedelta
 
@@ -160,8 +161,9 @@ class Calls:
             except Exception as error:
                 raise link.failed(error, what) from None
             except BaseException:
-                # The program was interrupted; the tensors must live until the end.
-                link.complete_in_thread(Operation(link, request, what, tensors, result))
+                # The program was interrupted. The other ranks need the operation all the same.
+                with contextlib.suppress(RuntimeError):  # no threads are left
+                    link.complete_in_thread(Operation(link, request, what, tensors, result))
                 raise
             if then:
                 then()
@@ -191,7 +193,7 @@ class Calls:
         """Starts calls, given as tuples of a function and its arguments, as one request."""
         if not calls:
             raise ValueError(f"vescomm: {what} was given no tensors")
-        request = self._link.start_group(calls)
+        request = self._link.start_group(calls, tensors)
         return self._end(request, opts, what, tensors, result, nbytes, then)
 
     def _each(self, tensors, what, name):

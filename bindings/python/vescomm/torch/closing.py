@@ -5,6 +5,7 @@ that ends waits for no other one for long.
 """
 
 import atexit
+import contextlib
 import multiprocessing.util
 import os
 import sys
@@ -16,6 +17,10 @@ PATIENCE = 10.0
 
 _registered_in = None  # process
 _ending = False  # the process ends
+
+
+def process_ends():
+    return _ending
 
 
 def start(link):
@@ -76,5 +81,7 @@ def _end():
 
 
 def describe(error):
-    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    text = name = type(error).__name__
+    with contextlib.suppress(Exception):  # of the program's own __str__()
+        text = f"{name}: {error}" if str(error) else name
     return text if len(text) < 500 else text[:497] + "..."

@@ -19,15 +19,24 @@ class Completer:
     def __init__(self, name):
         self._name = name
         self._queue = queue.SimpleQueue()
-        self._lock = threading.Lock()
+        # Garbage that is collected in a thread that holds it may give another operation.
+        self._lock = threading.RLock()
         self._serving = 0  # threads that are not in callbacks; guarded by the lock
         self._ended = False
 
     def give(self, operation):
         self._queue.put(operation)
-        if self._serving == 0:
+        self.start()
+
+    def start(self):
+        """Starts the thread, if operations need one. Raises RuntimeError if no thread can start;
+        the operations are kept until another call starts it.
+        """
+        # After end() a thread may be about to return.
+        if self._serving == 0 or self._ended:
             with self._lock:
-                self._serve()
+                if self._has_more():
+                    self._serve()
 
     def end(self):
         """Ends the threads after the operations that they have."""
@@ -46,7 +55,9 @@ class Completer:
         with completer._lock:
             completer._serving -= 1
             if completer._has_more():
-                completer._serve()
+                # Without another thread this one goes on after the callbacks.
+                with contextlib.suppress(RuntimeError):
+                    completer._serve()
         try:
             yield
         finally:
@@ -57,15 +68,19 @@ class Completer:
     def _serve(self):
         if self._serving == 0:
             self._serving = 1
-            threading.Thread(target=self._run, name=self._name, daemon=True).start()
+            try:
+                threading.Thread(target=self._run, name=self._name, daemon=True).start()
+            except Exception:
+                self._serving = 0
+                raise
 
     def _run(self):
         _this.completer = self
         while True:
-            more = self._step()
+            self._step()
             with self._lock:
                 # After callbacks another thread may have taken over.
-                if not more or self._serving > 1:
+                if self._serving > 1 or (self._ended and not self._has_more()):
                     self._serving -= 1
                     return
 
@@ -80,7 +95,6 @@ class InOrder(Completer):
         operation = self._queue.get()
         if operation is not None:
             operation.complete()
-        return not self._ended or not self._queue.empty()
 
 
 class InAnyOrder(Completer):
@@ -91,26 +105,25 @@ class InAnyOrder(Completer):
     def __init__(self, name):
         super().__init__(name)
         self._running = []
-        self._pause = None
+        self._pause = self._shortest
 
+    # A thread that returns from callbacks may be here at the same time as the one that serves.
     def _step(self):
+        pause = self._pause
         try:
-            operation = self._queue.get(timeout=self._pause)
+            operation = self._queue.get(timeout=pause if self._running else None)
             if operation is not None:
                 self._running.append(operation)
                 self._pause = self._shortest
         except queue.Empty:
-            self._pause = min(2 * self._pause, self._longest)
+            self._pause = min(2 * pause, self._longest)
         for operation in list(self._running):
             # Removed before: its callbacks may take long, and another thread takes over.
             if operation.request_is_complete():
                 self._running.remove(operation)
-                operation.complete()
                 self._pause = self._shortest
+                operation.complete()
                 break
-        if not self._running:
-            self._pause = None
-        return not self._ended or bool(self._running) or not self._queue.empty()
 
     def _has_more(self):
         return bool(self._running) or super()._has_more()

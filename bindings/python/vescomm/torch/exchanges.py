@@ -26,7 +26,7 @@ class Exchanges(Calls):
         data = contiguous(tensor) if root == self._link.rank else copies.output(tensor)
         require_host(data)
         request = self._link.start(
-            _broadcast, data.data_ptr(), data.numel(), moved(data.dtype), root
+            data, _broadcast, data.data_ptr(), data.numel(), moved(data.dtype), root
         )
         return self._end(request, opts, "broadcast", data, [tensor], data.nbytes, copies)
 
@@ -35,15 +35,27 @@ class Exchanges(Calls):
             inputs = [inputs] if inputs else []
         output = single(outputs, "scatter")
         opts = options(opts, more, named)
-        copies = Copies()
-        counts = [output.numel()] * self._link.size
-        address, offsets, kept = 0, None, None
+        parts = None
         if opts.rootRank == self._link.rank:
             parts = self._each(single(inputs, "scatter"), "scatter", "inputs")
             require_equal(parts, output, "scatter", "inputs", "output")
-            address, offsets, kept = sources(parts, counts)
+        copies = Copies()
+        try:
+            request, kept = self._start_scatter(output, parts, opts, copies)
+        except ValueError:
+            copies = Copies()
+            request, kept = self._start_scatter(output, parts, opts, copies, apart=True)
+        return self._end(request, opts, "scatter", kept, [output], output.nbytes, copies)
+
+    def _start_scatter(self, output, parts, opts, copies, apart=False):
+        counts = [output.numel()] * self._link.size
+        address, offsets, source = 0, None, None
+        if parts is not None:
+            address, offsets, source = sources(parts, counts, apart)
         target = copies.output(output)
+        kept = (source, target)
         request = self._link.start(
+            kept,
             _scatter_v,
             address,
             target.data_ptr(),
@@ -52,40 +64,50 @@ class Exchanges(Calls):
             moved(output.dtype),
             opts.rootRank,
         )
-        return self._end(
-            request, opts, "scatter", (kept, target), [output], output.nbytes, copies
-        )
+        return request, kept
 
     def all_to_all_single(self, output, input, output_splits, input_splits, opts=None, *more, **named):
         opts = options(opts, more, named)
         require_types([output, input], "all_to_all")
-        copies = Copies()
-        source = contiguous(input)
-        require_host(source)
-        target = copies.output(output)
-        number = moved(source.dtype)
-        if not output_splits and not input_splits:
-            if output.numel() != input.numel() or input.numel() % self._link.size:
-                raise ValueError(
-                    f"vescomm: all_to_all without splits has {input.numel()} elements as input and "
-                    f"{output.numel()} as output; the numbers must be equal, and multiples of the "
-                    f"{self._link.size} ranks"
-                )
-            request = self._link.start(
-                _all_to_all,
-                source.data_ptr(),
-                target.data_ptr(),
-                source.numel() // self._link.size,
-                number,
-            )
-        else:
+        given = taken = None
+        if output_splits or input_splits:
             given = self._splits(input, input_splits, "input")
             taken = self._splits(output, output_splits, "output")
-            request = self._link.start(
-                _all_to_all_v, source.data_ptr(), given, None, target.data_ptr(), taken, None, number
+        elif output.numel() != input.numel() or input.numel() % self._link.size:
+            raise ValueError(
+                f"vescomm: all_to_all without splits has {input.numel()} elements as input and "
+                f"{output.numel()} as output; the numbers must be equal, and multiples of the "
+                f"{self._link.size} ranks"
             )
+        copies = Copies()
+        target = copies.output(output)
+        source = contiguous(input)
+        try:
+            request = self._start_exchange(source, target, given, taken)
+        except ValueError:
+            source = contiguous(input, apart=True)
+            request = self._start_exchange(source, target, given, taken)
         nbytes = max(source.nbytes, target.nbytes)
         return self._end(request, opts, "all_to_all", (source, target), [output], nbytes, copies)
+
+    def _start_exchange(self, source, target, given, taken):
+        require_host(source)
+        number = moved(source.dtype)
+        addresses = source.data_ptr(), target.data_ptr()
+        if given is None:
+            count = source.numel() // self._link.size
+            return self._link.start((source, target), _all_to_all, *addresses, count, number)
+        return self._link.start(
+            (source, target),
+            _all_to_all_v,
+            addresses[0],
+            given,
+            None,
+            addresses[1],
+            taken,
+            None,
+            number,
+        )
 
     def alltoall(self, outputs, inputs, opts=None, *more, **named):
         opts = options(opts, more, named)
@@ -93,18 +115,33 @@ class Exchanges(Calls):
         inputs = self._each(inputs, "all_to_all", "inputs")
         require_types([*outputs, *inputs], "all_to_all")
         copies = Copies()
+        try:
+            request, kept = self._start_alltoall(outputs, inputs, copies)
+        except ValueError:
+            copies = Copies()
+            request, kept = self._start_alltoall(outputs, inputs, copies, apart=True)
+        nbytes = max(sum(each.nbytes for each in inputs), sum(each.nbytes for each in outputs))
+        return self._end(request, opts, "all_to_all", kept, list(outputs), nbytes, copies)
+
+    def _start_alltoall(self, outputs, inputs, copies, apart=False):
         given = [input.numel() for input in inputs]
         taken = [output.numel() for output in outputs]
-        source, source_offsets, kept_source = sources(inputs, given)
-        target, target_offsets, kept_target = copies.outputs(outputs, taken)
+        source, source_offsets, kept_source = sources(inputs, given, apart)
+        target, target_offsets, kept_target = copies.outputs(outputs, taken, apart)
+        kept = (kept_source, kept_target)
         number = moved(inputs[0].dtype)
         request = self._link.start(
-            _all_to_all_v, source, given, source_offsets, target, taken, target_offsets, number
+            kept,
+            _all_to_all_v,
+            source,
+            given,
+            source_offsets,
+            target,
+            taken,
+            target_offsets,
+            number,
         )
-        nbytes = max(sum(given), sum(taken)) * inputs[0].element_size()
-        return self._end(
-            request, opts, "all_to_all", (kept_source, kept_target), list(outputs), nbytes, copies
-        )
+        return request, kept
 
     def _splits(self, tensor, splits, name):
         """Elements for each rank, of splits of the first dimension."""

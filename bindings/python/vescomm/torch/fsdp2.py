@@ -16,6 +16,10 @@ import torch.distributed as dist
 from torch.autograd import Variable
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.fsdp._fully_shard._fsdp_api import AllGather, ReduceScatter
+from torch.distributed.fsdp._fully_shard._fsdp_collectives import (
+    DefaultAllGather,
+    DefaultReduceScatter,
+)
 from torch.distributed.fsdp._fully_shard._fsdp_common import TrainingState
 
 from .calls import Lazy
@@ -47,6 +51,7 @@ def accelerate(model):
         raise ValueError("vescomm: accelerate() was given a model without FSDP2 modules; call fully_shard() first")
     notices = _Notices()
     order = _ForwardOrder()
+    gathered = _Gathered()
     reductions = _Reductions()
     pools = {}
     for module in modules:
@@ -63,21 +68,30 @@ def accelerate(model):
             )
             continue
         pool = pools.setdefault(id(link), Pool(link))
-        module.set_custom_all_gather(_Gather(pool, group, module, order))
+        module.set_custom_all_gather(_Gather(pool, group, module, order, gathered))
         module.set_custom_reduce_scatter(_Scatter(pool, group, reductions, notices))
     return model
 
 
 def _link_of(group):
-    """The link over which the parameters of an FSDPParamGroup are gathered and reduced, or None."""
+    """The link over which the parameters of an FSDPParamGroup are gathered, or None."""
     try:
         process_group = group._all_gather_process_group
+    except (AttributeError, AssertionError):
+        return None  # replicate() shards nothing
+    backend = _backend_of(process_group)
+    return None if backend is None or process_group.size() == 1 else backend.link
+
+
+def _backend_of(process_group):
+    """The backend for tensors of the CPU, if it is this one. A group with several backends has no
+    methods with the options of this one.
+    """
+    try:
         backend = process_group._get_backend(torch.device("cpu"))
     except (AttributeError, RuntimeError):
         return None
-    if not isinstance(backend, VescommBackend) or process_group.size() == 1:
-        return None
-    return backend.link
+    return backend if isinstance(backend, VescommBackend) else None
 
 
 class _Notices:
@@ -118,9 +132,47 @@ class _ForwardOrder:
                 module.set_modules_to_forward_prefetch([following])
 
 
+class _Gathered:
+    """The groups that have started a gather in this forward.
+
+    Forward may end before the last of the modules, and the program may change the parameters before
+    it uses those that were prefetched. The end of a forward therefore drops every gather for which
+    no module has waited; backward does so itself.
+    """
+
+    def __init__(self):
+        self._groups = weakref.WeakSet()
+        self._roots = weakref.WeakSet()  # modules whose forward ends with a call of _end()
+
+    def add(self, module, group):
+        state = module._get_fsdp_state()
+        root = state._state_ctx.iter_forward_root
+        if root is None:
+            return  # the program has gathered outside of forward
+        self._groups.add(group)
+        for each in root._modules:
+            if each not in self._roots:
+                self._roots.add(each)
+                each.register_forward_hook(self._end, always_call=True)
+
+    def _end(self, module, *arguments):
+        state = module._get_fsdp_state()
+        root = state._state_ctx.iter_forward_root
+        if root is not None and root is not state:
+            return  # the module was called by another one
+        for group in [each for each in self._groups if each.comm_ctx is state._comm_ctx]:
+            self._groups.discard(group)
+            result, group._all_gather_result = group._all_gather_result, None
+            # A forward that raised an exception is still set. It waits for no other rank: the gather
+            # ends in a thread.
+            if result is not None and root is None and result.all_gather_work is not None:
+                result.all_gather_work.wait()
+
+
 class _Gather(AllGather):
-    def __init__(self, pool, group, module, order):
+    def __init__(self, pool, group, module, order, gathered):
         self._pool = pool
+        self._gathered = gathered
         self._group = weakref.ref(group)
         self._module = weakref.ref(module)
         self._order = order
@@ -129,8 +181,15 @@ class _Gather(AllGather):
         return _allocate(self._pool, size, dtype)
 
     def __call__(self, output_tensor, input_tensor, group, async_op=False):
-        self._order.gathers(self._module(), self._group()._training_state)
-        return group.all_gather_single(output_tensor, input_tensor, Lazy())
+        module, param_group = self._module(), self._group()
+        state = param_group._training_state
+        self._order.gathers(module, state)
+        if state == TrainingState.FORWARD:
+            self._gathered.add(module, param_group)
+        backend = _backend_of(group)
+        if backend is None:
+            return DefaultAllGather.__call__(self, output_tensor, input_tensor, group, async_op)
+        return backend.all_gather_single(output_tensor, input_tensor, Lazy())
 
 
 class _Scatter(ReduceScatter):
@@ -144,7 +203,13 @@ class _Scatter(ReduceScatter):
         return _allocate(self._pool, size, dtype)
 
     def __call__(self, output_tensor, input_tensor, group, op, async_op=False):
-        work = group.reduce_scatter_single(output_tensor, input_tensor, Lazy(op))
+        backend = _backend_of(group)
+        if backend is None:  # set_separate_reduce_scatter_group()
+            self._notices.say("gradients are reduced over a group of another backend")
+            return DefaultReduceScatter.__call__(
+                self, output_tensor, input_tensor, group, op, async_op
+            )
+        work = backend.reduce_scatter_single(output_tensor, input_tensor, Lazy(op))
         why = _reader(self._group(), output_tensor.dtype, op)
         if why is None:
             why = self._reductions.add(work)

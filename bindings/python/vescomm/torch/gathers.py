@@ -5,7 +5,7 @@
 import torch
 
 from .. import _core
-from .arrays import Copies, contiguous, require_host
+from .arrays import Copies, contiguous, overlap, require_host
 from .calls import Calls, options, require_equal, require_pairs, require_types, require_whole, single
 from .dtypes import moved
 
@@ -20,7 +20,11 @@ class Gathers(Calls):
     def all_gather_single(self, output, input, opts=None):
         opts = options(opts)
         call, kept, copies = self._all_gather_call(_all_gather, output, input)
-        request = self._link.start(*call)
+        try:
+            request = self._link.start(kept, *call)
+        except ValueError:
+            call, kept, copies = self._all_gather_call(_all_gather, output, input, apart=True)
+            request = self._link.start(kept, *call)
         return self._end(request, opts, "all_gather", kept, [output], output.nbytes, copies)
 
     def all_gather_single_coalesced(self, outputs, inputs, opts=None):
@@ -31,17 +35,22 @@ class Gathers(Calls):
         copies = Copies()
         calls, kept, nbytes = [], [], 0
         for output, input in zip(outputs, inputs):
-            call, keep, _ = self._all_gather_call(_all_gather_in_group, output, input, copies)
+            # A call that is refused breaks a group.
+            own = output.data_ptr() + self._link.rank * input.nbytes
+            apart = overlap([output], input, own)
+            call, keep, _ = self._all_gather_call(
+                _all_gather_in_group, output, input, copies, apart
+            )
             calls.append(call)
             kept.append(keep)
             nbytes += output.nbytes
         return self._end_group(calls, opts, "all_gather", kept, list(outputs), nbytes, copies)
 
-    def _all_gather_call(self, call, output, input, copies=None):
+    def _all_gather_call(self, call, output, input, copies=None, apart=False):
         if copies is None:
             copies = Copies()
         require_whole(output, input, self._link.size, "all_gather", "output", "input")
-        source = contiguous(input)
+        source = contiguous(input, apart)
         require_host(source)
         target = copies.output(output)
         arguments = (source.data_ptr(), target.data_ptr(), source.numel(), moved(source.dtype))
@@ -55,7 +64,12 @@ class Gathers(Calls):
         copies = Copies()
         parts = self._each(single(outputs, "all_gather"), "all_gather", "outputs")
         call, kept = self._all_gather_v_call(_all_gather_v, parts, input, copies)
-        request = self._link.start(*call)
+        try:
+            request = self._link.start(kept, *call)
+        except ValueError:
+            copies = Copies()
+            call, kept = self._all_gather_v_call(_all_gather_v, parts, input, copies, apart=True)
+            request = self._link.start(kept, *call)
         nbytes = sum(part.nbytes for part in parts)
         return self._end(request, opts, "all_gather", kept, list(parts), nbytes, copies)
 
@@ -69,14 +83,17 @@ class Gathers(Calls):
         calls, kept, nbytes = [], [], 0
         for i, input in enumerate(inputs):
             parts = [parts[i] for parts in outputs]
-            call, keep = self._all_gather_v_call(_all_gather_v_in_group, parts, input, copies)
+            apart = overlap(parts, input, parts[self._link.rank].data_ptr())
+            call, keep = self._all_gather_v_call(
+                _all_gather_v_in_group, parts, input, copies, apart
+            )
             calls.append(call)
             kept.append(keep)
             nbytes += sum(part.nbytes for part in parts)
         result = [part for parts in outputs for part in parts]
         return self._end_group(calls, opts, "all_gather", kept, result, nbytes, copies)
 
-    def _all_gather_v_call(self, call, parts, input, copies):
+    def _all_gather_v_call(self, call, parts, input, copies, apart=False):
         rank = self._link.rank
         require_types([input, *parts], "all_gather")
         counts = [part.numel() for part in parts]
@@ -85,9 +102,9 @@ class Gathers(Calls):
                 f"vescomm: the input of all_gather has {input.numel()} elements on rank {rank}, and "
                 f"the output for it {counts[rank]}; they must be equal"
             )
-        source = contiguous(input)
+        source = contiguous(input, apart)
         require_host(source)
-        address, offsets, kept = copies.outputs(parts, counts)
+        address, offsets, kept = copies.outputs(parts, counts, apart)
         arguments = (source.data_ptr(), address, counts, offsets, moved(source.dtype))
         return (call, *arguments), (source, kept)
 
@@ -96,33 +113,56 @@ class Gathers(Calls):
             outputs, inputs = [outputs] if outputs else [], [inputs]
         input = single(inputs, "gather")
         opts = options(opts, more, named)
-        copies = Copies()
+        if opts.rootRank != self._link.rank:
+            return self._gather(input, None, [], opts)
+        parts = self._each(single(outputs, "gather"), "gather", "outputs")
+        require_equal(parts, input, "gather", "outputs", "input")
         counts = [input.numel()] * self._link.size
-        address, offsets, kept, result = 0, None, None, []
-        if opts.rootRank == self._link.rank:
-            parts = self._each(single(outputs, "gather"), "gather", "outputs")
-            require_equal(parts, input, "gather", "outputs", "input")
-            address, offsets, kept = copies.outputs(parts, counts)
-            result = list(parts)
-        return self._gather(input, address, counts, offsets, kept, result, opts, copies)
+
+        def outputs_of(copies, apart):
+            return copies.outputs(parts, counts, apart)
+
+        return self._gather(input, outputs_of, list(parts), opts)
 
     def gather_single(self, output, input, opts=None):
         opts = options(opts)
-        copies = Copies()
-        counts = [input.numel()] * self._link.size
-        address, target = 0, None
-        if opts.rootRank == self._link.rank:
-            require_whole(output, input, self._link.size, "gather", "output", "input")
-            target = copies.output(output)
-            address = target.data_ptr()
-        return self._gather(input, address, counts, None, target, [output], opts, copies)
+        if opts.rootRank != self._link.rank:
+            return self._gather(input, None, [output], opts)
+        require_whole(output, input, self._link.size, "gather", "output", "input")
 
-    def _gather(self, input, address, counts, offsets, kept, result, opts, copies):
-        source = contiguous(input)
+        def outputs_of(copies, apart):
+            target = copies.output(output)
+            return target.data_ptr(), None, target
+
+        return self._gather(input, outputs_of, [output], opts)
+
+    def _gather(self, input, outputs_of, result, opts):
+        """outputs_of: None, or on the root a function that returns what Copies.outputs() does."""
+        copies = Copies()
+        try:
+            request, kept = self._start_gather(input, outputs_of, opts, copies)
+        except ValueError:
+            copies = Copies()
+            request, kept = self._start_gather(input, outputs_of, opts, copies, apart=True)
+        nbytes = input.nbytes * self._link.size
+        return self._end(request, opts, "gather", kept, result, nbytes, copies)
+
+    def _start_gather(self, input, outputs_of, opts, copies, apart=False):
+        source = contiguous(input, apart)
         require_host(source)
-        number = moved(source.dtype)
+        address, offsets, target = 0, None, None
+        if outputs_of is not None:
+            address, offsets, target = outputs_of(copies, apart)
+        counts = [source.numel()] * self._link.size
+        kept = (source, target)
         request = self._link.start(
-            _gather_v, source.data_ptr(), address, counts, offsets, number, opts.rootRank
+            kept,
+            _gather_v,
+            source.data_ptr(),
+            address,
+            counts,
+            offsets,
+            moved(source.dtype),
+            opts.rootRank,
         )
-        nbytes = source.nbytes * self._link.size
-        return self._end(request, opts, "gather", (source, kept), result, nbytes, copies)
+        return request, kept

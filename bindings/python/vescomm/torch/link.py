@@ -37,6 +37,7 @@ class Link:
         self._collectives = InOrder(f"vescomm {name} collectives")
         self._messages = InAnyOrder(f"vescomm {name} messages")
         self._closing = None
+        self._closed = False  # close() has begun
         self.failure = None
         self.calls = 0  # started so far
         created = bootstrap.create(store, rank, size, self.seconds, name)
@@ -45,33 +46,42 @@ class Link:
         open_links[id(self)] = self
         closing.register()
 
-    def start(self, call, *arguments):
-        """Starts a call of the communicator, and returns its request."""
+    def start(self, kept, call, *arguments):
+        """Starts a call of the communicator, and returns its request. The request keeps an object,
+        the owner of the memory of the arguments, until it is complete: also if nobody keeps the
+        request, as after an exception of a signal handler.
+        """
         try:
             with self._lock:
+                request = call(self.comm, *arguments, kept)
                 self.calls += 1
-                return call(self.comm, *arguments)
+                return request
         except Exception as error:
             raise self.failed(error, f"starting a call on rank {self.rank}") from None
 
-    def start_group(self, calls):
+    def start_group(self, calls, kept=None):
         """Starts calls, given as tuples of a call and its arguments, as one request."""
         try:
             with self._lock:
                 self.calls += 1
-                self.comm.group_begin()
                 try:
+                    self.comm.group_begin()
                     for call, *arguments in calls:
                         call(self.comm, *arguments)
-                except Exception as error:
+                    return self.comm.start_group_end(kept)
+                except BaseException as error:
                     # The group cannot be left half-made: the other ranks make all of its calls.
-                    self.comm.abort(f"a call of a group failed: {error}")
-                    with contextlib.suppress(Exception):
-                        self.comm.start_group_end()
+                    self._end_open_group(error)
                     raise
-                return self.comm.start_group_end()
         except Exception as error:
             raise self.failed(error, f"starting calls on rank {self.rank}") from None
+
+    def _end_open_group(self, error):
+        """Breaks the communicator, and ends its group, if it has an open one."""
+        if self.comm._in_group:
+            self.comm.abort(f"a call of a group failed: {closing.describe(error)}")
+            with contextlib.suppress(Exception):
+                self.comm.start_group_end()
 
     def wait(self, request, what, limit=None, seconds=None):
         """Returns False if the request is not complete after `seconds`. Raises the failure of the
@@ -88,6 +98,9 @@ class Link:
             return True
         error = timeout_of(what, limit, "the group is unusable")
         self.abort(str(error))
+        # After it nothing writes into the tensors of the operation, which the caller may free.
+        with contextlib.suppress(Exception):
+            request.wait()
         raise error
 
     def sender(self, request):
@@ -113,10 +126,15 @@ class Link:
 
     def complete_in_thread(self, operation):
         """Has a thread complete an operation that the caller may not wait for."""
-        if operation.given or operation.done:
+        if operation.done or not self.usable():
+            return
+        if self._closed and (operation.test() or closing.process_ends()):
+            return  # a process that ends starts no threads
+        thread = self._messages if operation.is_message else self._collectives
+        if operation.given:
+            thread.start()  # again, if it could not be started before
             return
         operation.given = True
-        thread = self._messages if operation.is_message else self._collectives
         thread.give(operation)
 
     def abort(self, reason):
@@ -126,8 +144,9 @@ class Link:
 
     def close(self):
         """Ends the use of the communicator. Other ranks may do so later, so a thread waits for them."""
-        if not self.usable() or self._closing is not None:
+        if not self.usable() or self._closed:
             return
+        self._closed = True
         self._collectives.end()
         self._messages.end()
         self._closing = closing.start(self)

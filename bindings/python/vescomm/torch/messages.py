@@ -29,7 +29,13 @@ class Messages(Calls):
         data = contiguous(tensor)
         require_host(data)
         request = self._link.start(
-            _send, data.data_ptr(), data.numel(), moved(data.dtype), self._peer(peer, "send"), tag
+            data,
+            _send,
+            data.data_ptr(),
+            data.numel(),
+            moved(data.dtype),
+            self._peer(peer, "send"),
+            tag,
         )
         what = f"send to rank {peer}"
         return self._work(Message(self._link, request, what, data, [tensor], None), data.nbytes)
@@ -45,7 +51,7 @@ class Messages(Calls):
         copies = Copies()
         data = copies.output(tensor)
         request = self._link.start(
-            _receive, data.data_ptr(), data.numel(), moved(data.dtype), peer, tag
+            data, _receive, data.data_ptr(), data.numel(), moved(data.dtype), peer, tag
         )
         operation = Received(self._link, request, what, data, [tensor], copies)
         return self._work(operation, data.nbytes)

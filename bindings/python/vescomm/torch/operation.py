@@ -46,7 +46,8 @@ class Operation:
         self.given = False  # to a thread
         self._tensors = tensors
         self._then = then
-        self._lock = threading.Lock()
+        # Garbage that is collected in a thread that holds it may test the operation.
+        self._lock = threading.RLock()
         self._future = None
 
     def wait(self, seconds=None):

@@ -5,7 +5,7 @@
 import torch
 
 from .. import _core
-from .arrays import Copies, contiguous, is_plain, joined, require_host
+from .arrays import Copies, contiguous, is_plain, joined, overlap, require_host
 from .calls import Calls, options, require_pairs, require_types, require_whole, single
 from .dtypes import reduced
 
@@ -31,7 +31,7 @@ class Reductions(Calls):
         data, number, operator, more = reduced(data, opts.reduceOp)
         address, count = data.data_ptr(), data.numel()
         request = self._link.start(
-            _all_reduce, address, address, count, number, operator, *more
+            data, _all_reduce, address, address, count, number, operator, *more
         )
         return self._end(request, opts, "all_reduce", data, [tensor], data.nbytes, copies)
 
@@ -59,14 +59,20 @@ class Reductions(Calls):
         require_host(data)
         address = data.data_ptr()
         request = self._link.start(
-            _reduce, address, address, data.numel(), number, operator, root, *more
+            data, _reduce, address, address, data.numel(), number, operator, root, *more
         )
         return self._end(request, opts, "reduce", data, [tensor], data.nbytes, copies)
 
     def reduce_scatter_single(self, output, input, opts=None):
         opts = options(opts)
         call, kept, copies = self._reduce_scatter_call(_reduce_scatter, output, input, opts)
-        request = self._link.start(*call)
+        try:
+            request = self._link.start(kept, *call)
+        except ValueError:
+            call, kept, copies = self._reduce_scatter_call(
+                _reduce_scatter, output, input, opts, apart=True
+            )
+            request = self._link.start(kept, *call)
         return self._end(
             request, opts, "reduce_scatter", kept, [output], input.nbytes, copies
         )
@@ -79,8 +85,15 @@ class Reductions(Calls):
         copies = Copies()
         calls, kept, nbytes = [], [], 0
         for output, input in zip(outputs, inputs):
+            # A call that is refused breaks a group.
+            own = output.data_ptr() - self._link.rank * output.nbytes
             call, keep, _ = self._reduce_scatter_call(
-                _reduce_scatter_in_group, output, input, opts, copies
+                _reduce_scatter_in_group,
+                output,
+                input,
+                opts,
+                copies,
+                apart=overlap([output], input, own),
             )
             calls.append(call)
             kept.append(keep)
@@ -89,11 +102,11 @@ class Reductions(Calls):
             calls, opts, "reduce_scatter", kept, list(outputs), nbytes, copies
         )
 
-    def _reduce_scatter_call(self, call, output, input, opts, copies=None):
+    def _reduce_scatter_call(self, call, output, input, opts, copies=None, apart=False):
         if copies is None:
             copies = Copies()
         require_whole(input, output, self._link.size, "reduce_scatter", "input", "output")
-        source = contiguous(input)
+        source = contiguous(input, apart)
         require_host(source)
         target = copies.output(output)
         source, number, operator, more = reduced(source, opts.reduceOp)
@@ -120,9 +133,16 @@ class Reductions(Calls):
         source = joined(parts)
         if parts[0].dtype == torch.complex32:
             counts = [2 * count for count in counts]
-        request = self._link.start(
-            _reduce_scatter_v, source.data_ptr(), target.data_ptr(), counts, number, operator, *more
-        )
+        arguments = target.data_ptr(), counts, number, operator, *more
+        try:
+            request = self._link.start(
+                (source, target), _reduce_scatter_v, source.data_ptr(), *arguments
+            )
+        except ValueError:
+            source = joined(parts, apart=True)
+            request = self._link.start(
+                (source, target), _reduce_scatter_v, source.data_ptr(), *arguments
+            )
         nbytes = sum(counts) * output.element_size()
         return self._end(
             request, opts, "reduce_scatter", (source, target), [output], nbytes, copies

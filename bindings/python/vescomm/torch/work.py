@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What torch gets for an operation that is under way."""
 
+import sys
 from datetime import timedelta
 
 from torch._C._distributed_c10d import Work as _Work
@@ -16,10 +17,14 @@ class Work(_Work):
         super().__init__()
         self._operation = operation
 
-    def __del__(self):
+    # A default argument, because the globals of this module may be gone by then.
+    def __del__(self, interpreter_ends=sys.is_finalizing):
         operation = getattr(self, "_operation", None)
-        if operation is not None and not operation.done:
-            operation.link.complete_in_thread(operation)
+        # A thread that starts while the interpreter ends never gets the GIL, and a wait for it to
+        # start never returns.
+        if operation is None or operation.done or interpreter_ends():
+            return
+        operation.link.complete_in_thread(operation)
 
     def wait(self, timeout=_NONE):
         seconds = timeout.total_seconds() if timeout else 0

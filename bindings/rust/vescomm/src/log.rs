@@ -39,7 +39,11 @@ unsafe extern "C" fn write_line<F: Fn(LogLevel, &str)>(
     };
     let line = text(line);
     // A panic must not pass the library. Its message is on standard error already.
-    let _ = catch_unwind(AssertUnwindSafe(|| without_library(|| function(level, &line))));
+    let result = catch_unwind(AssertUnwindSafe(|| without_library(|| function(level, &line))));
+    if let Err(payload) = result {
+        // Its destructor is the program's, and may panic too.
+        std::mem::forget(payload);
+    }
 }
 
 /// Redirects the log of this process to a function, which gets each line without a newline. The

@@ -1,0 +1,83 @@
+# SPDX-FileCopyrightText: The vescomm authors
+# SPDX-License-Identifier: Apache-2.0
+"""One rank of failures_test.py: the reasons of aborts, which the other ranks get."""
+
+import ctypes
+import resource
+
+import vescomm
+from failing_ranks import barriers, expect
+from job import run_case
+
+Communicator = vescomm.Communicator
+
+
+def uncaught_surrogate():
+    """The sentence of the exception has a lone surrogate, as the names of some files."""
+    with Communicator.from_environment() as comm:
+        if comm.rank == 1:
+            comm.barrier()
+            raise ValueError("cannot read caf\udce9")
+        error = expect(vescomm.AbortedError, barriers, comm)
+        assert r"ValueError: cannot read caf\udce9" in str(error)
+
+
+def reasons():
+    """The reasons that other ranks get."""
+
+    class Mute(Exception):
+        def __str__(self):
+            raise KeyError
+
+    for reason, words in (("caf\udce9", r"caf\udce9"), ("café", "café"), (None, "rank 1 aborted")):
+        comm = Communicator.from_environment()
+        if comm.rank == 1:
+            comm.barrier()
+            comm.abort(reason)
+        else:
+            assert words in str(expect(vescomm.AbortedError, barriers, comm))
+        comm.free()
+    try:
+        with Communicator.from_environment() as comm:
+            if comm.rank == 1:
+                comm.barrier()
+                raise Mute
+            assert "Mute" in str(expect(vescomm.AbortedError, barriers, comm))
+    except Mute:
+        pass
+
+
+def group_without_memory():
+    """Rank 1 has no memory for the end of a group: it breaks the communicator, and leaves no group."""
+    for name in ("group_end", "start_group_end"):
+        comm = Communicator.from_environment()
+        if comm.rank == 0:
+            error = expect(vescomm.AbortedError, barriers, comm)
+            assert error.rank == 1 and "a group of calls failed" in str(error)
+        else:
+            end_without_memory(comm, getattr(comm, name))
+            assert "a group of calls failed" in str(expect(vescomm.AbortedError, comm.barrier))
+            comm.group_begin()  # raises an exception if a group is open
+            comm.group_end()
+        comm.free()
+
+
+def end_without_memory(comm, end):
+    """Calls, when the memory of this process cannot grow."""
+    data = bytearray(8)
+    address = ctypes.addressof((ctypes.c_ubyte * 8).from_buffer(data))
+    comm.group_begin()
+    for _ in range(5000):
+        comm.all_reduce_at(address, address, 8, vescomm.Type.U8, vescomm.Op.SUM)
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    with open("/proc/self/statm", encoding="ascii") as file:
+        used = int(file.read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used, limits[1]))
+    try:
+        expect(vescomm.OutOfMemoryError, end)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limits)
+
+
+if __name__ == "__main__":
+    run_case({case.__name__: case for case in (group_without_memory, reasons, uncaught_surrogate)})
