@@ -82,6 +82,17 @@ def tensors_live():
     completed(dist.all_reduce(torch.ones(3), group=dist.new_group([0]), async_op=True).get_future())
 
 
+def profiled():
+    """Programs end the profiler as soon as they have waited."""
+    for _ in range(60):
+        with torch.autograd.profiler.profile(record_shapes=True) as profile:
+            works = [dist.all_reduce(torch.ones(LARGE), async_op=True) for _ in range(2)]
+            for work in works:
+                work.wait()
+        spans = [event for event in profile.function_events if event.name == "vescomm:all_reduce"]
+        assert len(spans) == 2, spans
+
+
 class Waits:
     """Stands for an operation that is complete."""
 
@@ -102,6 +113,41 @@ class Threads(unittest.TestCase):
 
     def test_tensors_without_a_thread(self):
         ranks.run(2, tensors_live)
+
+    def test_profiler_that_ends_after_a_wait(self):
+        ranks.run(2, profiled)
+
+    def test_no_wait_returns_before_a_span_has_ended(self):
+        from vescomm.torch.operation import Operation
+
+        class Complete:
+            def wait(self, *arguments):
+                return True
+
+        operation = Operation(Complete(), None, "a test", None, None)
+        order, entered, leave = [], threading.Event(), threading.Event()
+
+        def end():
+            entered.set()
+            leave.wait()
+            order.append("span")
+
+        def wait():
+            operation.wait()
+            order.append("wait")
+
+        operation.before_done(end)
+        threads = [threading.Thread(target=wait) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        entered.wait()
+        self.assertFalse(operation.done)
+        leave.set()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(order, ["span", "wait", "wait"])
+        operation.before_done(lambda: order.append("at once"))
+        self.assertEqual(order[-1], "at once")
 
     def test_callbacks_without_another_thread(self):
         """A thread that runs callbacks goes on after them when no other one can take over."""

@@ -49,6 +49,7 @@ class Operation:
         # Garbage that is collected in a thread that holds it may test the operation.
         self._lock = threading.RLock()
         self._future = None
+        self._before_done = None
 
     def wait(self, seconds=None):
         """Returns when the operation is complete. Raises its failure, or a timeout after `seconds`."""
@@ -98,6 +99,14 @@ class Operation:
             self.link.complete_in_thread(self)
         return future
 
+    def before_done(self, call):
+        """Calls a function when the operation ends, before any wait returns. At once if it has ended."""
+        with self._lock:
+            if not self.done:
+                self._before_done = call
+                return
+        call()
+
     def _wait(self, seconds):
         """The failure of the operation, or None. Raises a timeout after `seconds`."""
         try:
@@ -120,6 +129,9 @@ class Operation:
                     error = raised
             self.error = error
             self._tensors = self._then = None
+            if self._before_done is not None:
+                self._before_done()
+                self._before_done = None
             self.done = True
             future, self._future = self._future, None
         if future is not None:

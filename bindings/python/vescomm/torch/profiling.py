@@ -54,7 +54,13 @@ def profiled(method, name):
             if work is None:
                 recorded.__exit__(None, None, None)
         if work is not None:
-            recorded._call_end_callbacks_on_future(work.get_future())
+            # A program may end the profiler as soon as its wait has returned. A span that another
+            # thread ended after that would write into the profiler's freed memory.
+            ended = torch.futures.Future()
+            recorded._call_end_callbacks_on_future(ended)
+            operation = work._operation
+            operation.before_done(functools.partial(ended.set_result, None))
+            operation.link.complete_in_thread(operation)
         return work
 
     return call
