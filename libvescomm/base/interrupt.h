@@ -21,24 +21,24 @@ bool can_interrupt();
 // function may take long: the caller holds no lock.
 bool interrupted();
 
-// For waits that poll often: asks the program at most every 100 ms.
+// End of a sleep after which a waiting thread asks again.
+inline Clock::time_point next_interrupt(Clock::time_point until) {
+    constexpr auto period = std::chrono::milliseconds(100);
+    return std::min(until, Clock::now() + period);
+}
+
+// For waits that poll often: asks the program no more often than a sleeping wait does.
 class InterruptPoll {
 public:
     bool interrupted() {
         const auto now = Clock::now();
         if (now < next_) return false;
-        next_ = now + std::chrono::milliseconds(100);
+        next_ = next_interrupt(Clock::time_point::max());
         return vescomm::internal::interrupted();
     }
 
 private:
     Clock::time_point next_{};
 };
-
-// End of a sleep after which a waiting thread asks again.
-inline Clock::time_point next_interrupt(Clock::time_point until) {
-    constexpr auto period = std::chrono::milliseconds(100);
-    return std::min(until, Clock::now() + period);
-}
 
 }  // namespace vescomm::internal
