@@ -16,21 +16,10 @@ import collections
 import json
 import statistics
 
+from cells import round_up, size_text, time_text
+
 OURS = {"vescomm": "requests", "vescomm-registered": "registered", "vescomm-arrays": "private"}
 NEAR_NS = 120  # as in vescomm_perf
-
-
-def size_text(size):
-    for unit, name in ((1 << 20, "MiB"), (1 << 10, "KiB")):
-        if size >= unit:
-            return f"{size // unit} {name}"
-    return f"{size} B"
-
-
-def time_text(microseconds):
-    if microseconds >= 1000:
-        return f"{microseconds / 1000:.3g} ms"
-    return f"{microseconds:.3g} us"
 
 
 def distance(result):
@@ -50,8 +39,7 @@ def read(names):
             run = json.load(file)
         for result in run["results"]:
             row = (result["collective"], result["ranks"], result["nodes"])
-            # With three ranks the buffer is a few bytes smaller than requested; round it up.
-            size = 1 << max(0, result["bytes"] - 1).bit_length()
+            size = round_up(result["bytes"])
             table = tables.setdefault(distance(result), {})
             cell = table.setdefault(row, {}).setdefault(size, collections.defaultdict(list))
             cell[result["impl"]].append(result["time_us"]["p50"])

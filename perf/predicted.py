@@ -14,18 +14,7 @@ import argparse
 import json
 import statistics
 
-
-def size_text(size):
-    for unit, name in ((1 << 20, "MiB"), (1 << 10, "KiB")):
-        if size >= unit:
-            return f"{size // unit} {name}"
-    return f"{size} B"
-
-
-def time_text(microseconds):
-    if microseconds >= 1000:
-        return f"{microseconds / 1000:.3g} ms"
-    return f"{microseconds:.3g} us"
+from cells import round_up, size_text, time_text
 
 
 def read(names):
@@ -42,8 +31,7 @@ def read(names):
             row = f"`{result['collective']}`{arrays}{device}, {result['ranks']}"
             if result["nodes"] > 1:
                 row += f" on {result['nodes']} hosts"
-            # With three ranks the buffer is a few bytes smaller than requested; round it up.
-            size = 1 << (result["bytes"] - 1).bit_length()
+            size = round_up(result["bytes"])
             cell = rows.setdefault(row, {}).setdefault(size, [])
             cell.append((result["time_us"]["p50"], result["predicted_us"], result["algorithm"]))
     return rows

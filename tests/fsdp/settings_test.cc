@@ -8,6 +8,7 @@
 
 #include <cstddef>
 
+#include "fsdp/refused.h"
 #include "fsdp/training.h"
 
 namespace vescomm::fsdp::testing {
@@ -43,16 +44,6 @@ Guarded older_adamw(std::uint32_t bytes, double learning_rate = 1e-3) {
     settings.learning_rate = learning_rate;
     settings.struct_size = bytes;
     return Guarded(std::as_bytes(std::span(&settings, 1)).first(bytes));
-}
-
-std::string sentence_of(const std::function<void()> &call) {
-    try {
-        call();
-    } catch (const Error &error) {
-        EXPECT_EQ(error.status(), VESCOMM_ERROR_INVALID_ARGUMENT) << error.what();
-        return error.what();
-    }
-    return "";
 }
 
 struct OneMatrix {

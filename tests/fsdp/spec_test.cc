@@ -3,20 +3,11 @@
 
 // Specifications that are refused: structs with members of a newer header, models that no
 // checkpoint can hold, and specifications that differ between ranks. And some that must not be.
+#include "fsdp/refused.h"
 #include "fsdp/training.h"
 
 namespace vescomm::fsdp::testing {
 namespace {
-
-std::string sentence_of(const std::function<void()> &call) {
-    try {
-        call();
-    } catch (const Error &error) {
-        EXPECT_EQ(error.status(), VESCOMM_ERROR_INVALID_ARGUMENT) << error.what();
-        return error.what();
-    }
-    return "no error";
-}
 
 void expect_word(const std::string &sentence, const std::string &word) {
     EXPECT_NE(sentence.find(word), std::string::npos) << word << " in: " << sentence;

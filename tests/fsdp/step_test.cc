@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "fsdp/checkpoint/checkpoint_ranks.h"
+#include "fsdp/observed_sgd.h"
 #include "fsdp/training.h"
 
 namespace vescomm::fsdp::testing {
@@ -164,20 +165,25 @@ TEST(Step, SettingsAfterAResetAreThoseOfTheLastStepOnAllRanks) {
     });
 }
 
+std::uint64_t generation_of(Engine &engine) {
+    return engine.shard(0, VESCOMM_FSDP_MASTER).generation;
+}
+
+void fill_with(Engine &engine, float value) {
+    engine.initialise(
+        [value](auto, auto, std::span<float> all, auto) { std::ranges::fill(all, value); });
+}
+
 // Two views have the same generation if the parameters have not changed between them.
 TEST(Step, TheGenerationChangesWithTheParameters) {
     run_ranks(2, [](Communicator &comm) {
         const OneVector model;
         Engine engine(model.spec, comm);
-        const auto generation = [&] { return engine.shard(0, VESCOMM_FSDP_MASTER).generation; };
-        const auto fill_with = [&](float value) {
-            engine.initialise(
-                [value](auto, auto, std::span<float> all, auto) { std::ranges::fill(all, value); });
-        };
+        const auto generation = [&] { return generation_of(engine); };
         std::vector<std::uint64_t> seen = {generation()};
-        fill_with(1);
+        fill_with(engine, 1);
         seen.push_back(generation());
-        fill_with(2);
+        fill_with(engine, 2);
         seen.push_back(generation());
         run_passes(engine, model, comm.rank(), 1);
         EXPECT_EQ(generation(), seen.back());
@@ -191,26 +197,12 @@ TEST(Step, TheGenerationChangesWithTheParameters) {
 }
 
 // SGD whose run number `fails_at`, counted from 1, fails. 0: none does.
-struct FailingSgd {
+struct FailingSgd : ObservedSgd {
     FailingSgd() {
-        kind = *vescomm_optimizer_get_sgd();
         kind.name = "failing sgd";
-        kind.context = this;
-        kind.needs = [](void *, const void *settings, vescomm_optimizer_needs_t *needs,
-                        const char **reason) {
-            const vescomm_optimizer_kind_t &sgd = *vescomm_optimizer_get_sgd();
-            return sgd.needs(sgd.context, settings, needs, reason);
-        };
-        kind.step = [](void *context, const void *settings, const vescomm_optimizer_run_t *run) {
-            auto &self = *static_cast<FailingSgd *>(context);
-            const vescomm_optimizer_kind_t &sgd = *vescomm_optimizer_get_sgd();
-            return ++self.runs == self.fails_at ? 7 : sgd.step(sgd.context, settings, run);
-        };
+        before = [this](const vescomm_optimizer_run_t &) { return ++runs == fails_at ? 7 : 0; };
     }
-    FailingSgd(const FailingSgd &) = delete;
-    FailingSgd &operator=(const FailingSgd &) = delete;
 
-    vescomm_optimizer_kind_t kind;
     int runs = 0;
     int fails_at = 0;
 };
@@ -218,11 +210,9 @@ struct FailingSgd {
 struct FailingModel {
     FailingModel(const std::string &preset, const vescomm_fsdp_spec_options_t &options)
         : described(describe(odd_model(), preset, options)) {
-        std::vector<std::uint64_t> all;
-        for (const auto &ids : described.ids) all.insert(all.end(), ids.begin(), ids.end());
         vescomm_sgd_settings_t settings = vescomm_sgd_settings_init();
         settings.momentum = 0.5;
-        described.spec.add_group(all, &sgd.kind, &settings);
+        sgd.add_to(described, settings);
     }
 
     void pass(Engine &engine, const Communicator &comm, int step) const {
@@ -342,25 +332,21 @@ TEST(Step, NoRankTrainsOnInitialValuesThatOneRankHasNotSet) {
     run_ranks(3, [](Communicator &comm) {
         const OneVector model;
         Engine engine(model.spec, comm);
-        const auto generation = [&] { return engine.shard(0, VESCOMM_FSDP_MASTER).generation; };
-        const auto fill_with = [&](float value) {
-            engine.initialise(
-                [value](auto, auto, std::span<float> all, auto) { std::ranges::fill(all, value); });
-        };
-        fill_with(1);
+        const auto generation = [&] { return generation_of(engine); };
+        fill_with(engine, 1);
         const std::uint64_t first = generation();
         if (comm.rank() == 1) {
             EXPECT_THROW(engine.pre_forward(0), Error) << "no micro-batch has begun";
-            EXPECT_THROW(fill_with(2), Error);
+            EXPECT_THROW(fill_with(engine, 2), Error);
         } else {
-            fill_with(2);
+            fill_with(engine, 2);
         }
         comm.barrier();
         engine.reset();
         EXPECT_EQ(generation(), first + 1);
         const std::string why = sentence_of([&] { engine.begin(VESCOMM_FSDP_LAST); });
         EXPECT_NE(why.find("the parameters of rank 1 are partly set"), std::string::npos) << why;
-        fill_with(3);
+        fill_with(engine, 3);
         EXPECT_EQ(generation(), first + 2);
         EXPECT_EQ(values(engine, model), std::vector<float>(10, 3.0f));
         run_passes(engine, model, comm.rank(), 1);
