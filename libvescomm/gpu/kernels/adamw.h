@@ -25,19 +25,21 @@ struct AdamWPieces {
         float *const to = static_cast<float *>(p.slabs.target) + tile.target;
         float *const means = p.m + tile.target, *const squares = p.v + tile.target;
         const float *const from = static_cast<const float *>(p.slabs.source) + tile.source;
-        for_runs(tile.count, thread, [&](std::int64_t first, int count) {
-            Run<float>::Vector parameter, gradient, m, v;
-            Run<float>::load(&parameter, to + first, count);
-            Run<float>::load(&gradient, from + first, count);
-            Run<float>::load(&m, means + first, count);
-            Run<float>::load(&v, squares + first, count);
+        constexpr int n = elements_of_run<float>;
+        using Floats = Run<float, n>;
+        for_runs<n>(to, tile.count, thread, [&](std::int64_t first, int count) {
+            typename Floats::Vector parameter, gradient, m, v;
+            Floats::load(&parameter, to + first, count);
+            Floats::load(&gradient, from + first, count);
+            Floats::load(&m, means + first, count);
+            Floats::load(&v, squares + first, count);
             VESCOMM_UNROLL
-            for (int k = 0; k < gpu_kernel::run_elements; ++k)
+            for (int k = 0; k < n; ++k)
                 vescomm_adamw_element(towards_new, weight, parameter.at + k, gradient.at[k],
                                       m.at + k, v.at + k, &step);
-            Run<float>::store(to + first, parameter, count);
-            Run<float>::store(means + first, m, count);
-            Run<float>::store(squares + first, v, count);
+            Floats::store(to + first, parameter, count);
+            Floats::store(means + first, m, count);
+            Floats::store(squares + first, v, count);
         });
     }
 };

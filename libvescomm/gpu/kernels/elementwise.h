@@ -16,10 +16,11 @@ struct Zero {
     VESCOMM_INLINE void run(int, const Parameters &p, Shared &, unsigned block, unsigned thread) {
         with_bits(p.target_type, [&](auto bits) {
             using Storage = decltype(bits);
+            constexpr int n = elements_of_run<Storage>;
             const Tile tile = tile_of(p, block);
             Storage *const to = static_cast<Storage *>(p.target) + tile.target;
-            for_runs(tile.count, thread, [&](std::int64_t first, int count) {
-                Run<Storage>::store(to + first, typename Run<Storage>::Vector{}, count);
+            for_runs<n>(to, tile.count, thread, [&](std::int64_t first, int count) {
+                Run<Storage, n>::store(to + first, typename Run<Storage, n>::Vector{}, count);
             });
         });
     }

@@ -11,8 +11,8 @@
 namespace vescomm::internal::gpu_kernel {
 
 inline constexpr int threads = 256;  // of a block
-inline constexpr int run_elements = 8;  // consecutive elements of one thread
-inline constexpr int tile_elements = 4 * threads * run_elements;  // elements of one block
+inline constexpr int access_bytes = 16;  // of one thread in one instruction, at most
+inline constexpr int tile_elements = 8192;  // elements of one block
 
 // All parameters of a kernel have at most 4096 bytes.
 inline constexpr int max_pieces = 128;

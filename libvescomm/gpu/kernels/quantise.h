@@ -61,49 +61,68 @@ struct QuantiseBlocks {
         return static_cast<int>(static_cast<std::uint32_t>(element) /
                                 static_cast<std::uint32_t>(p.block));
     }
+    // Elements from `element` to the end of its block, if they are fewer than a run.
+    VESCOMM_INLINE int left_in(const Parameters &p, int index, std::int64_t element) {
+        const std::int64_t left = (index + 1) * p.block - element;
+        return left < gpu_kernel::access_bytes ? static_cast<int>(left) : gpu_kernel::access_bytes;
+    }
 
     template <typename Element>
     VESCOMM_INLINE void find_max(const Parameters &p, Shared &shared,
                                  const typename Element::Storage *from, std::int64_t count,
                                  unsigned thread) {
-        for_runs(count, thread, [&](std::int64_t first, int elements) {
-            typename Run<typename Element::Storage>::Vector x;
-            Run<typename Element::Storage>::load(&x, from + first, elements);
-            int index = index_of(p, first);
-            std::uint32_t max = 0;
+        using Storage = typename Element::Storage;
+        constexpr int n = elements_of_run<Storage>;
+        int open = 0;  // block whose maximum is not in shared memory yet
+        std::uint32_t max = 0;
+        const auto move_to = [&](int index) {
+            if (index == open) return;
+            atomic_max(shared.max + open, max);
+            open = index;
+            max = 0;
+        };
+        for_runs<n>(from, count, thread, [&](std::int64_t first, int elements) {
+            typename Run<Storage, n>::Vector x;
+            Run<Storage, n>::load(&x, from + first, elements);
+            int index = index_of(p, first), left = left_in(p, index, first);
+            move_to(index);
             VESCOMM_UNROLL
-            for (int k = 0; k < gpu_kernel::run_elements; ++k) {
+            for (int k = 0; k < n; ++k) {
                 if (k >= elements) break;
-                if (first + k == (index + 1) * p.block) {
-                    atomic_max(shared.max + index, max);
-                    ++index;
-                    max = 0;
+                if (k == left) {
+                    move_to(++index);
+                    left += left_in(p, index, first + k);
                 }
                 const std::uint32_t magnitude = as_bits(Element::widen(x.at[k])) & 0x7fffffff;
                 max = max > magnitude ? max : magnitude;
             }
-            atomic_max(shared.max + index, max);
         });
+        atomic_max(shared.max + open, max);
     }
 
     template <typename Code, typename Element>
     VESCOMM_INLINE void encode(const Parameters &p, const Shared &shared,
                                const typename Element::Storage *from, std::int64_t count,
                                std::uint8_t *codes, unsigned thread) {
-        for_runs(count, thread, [&](std::int64_t first, int elements) {
-            typename Run<typename Element::Storage>::Vector x;
-            Run<std::uint8_t>::Vector y;
-            Run<typename Element::Storage>::load(&x, from + first, elements);
-            int index = index_of(p, first);
+        using Storage = typename Element::Storage;
+        constexpr int n = elements_of_run<Storage>;
+        for_runs<n>(codes, count, thread, [&](std::int64_t first, int elements) {
+            typename Run<Storage, n>::Vector x;
+            typename Run<std::uint8_t, n>::Vector y;
+            Run<Storage, n>::load(&x, from + first, elements);
+            int index = index_of(p, first), left = left_in(p, index, first);
+            Factors factors = shared.factors[index];
             VESCOMM_UNROLL
-            for (int k = 0; k < gpu_kernel::run_elements; ++k) {
-                if (k < elements && first + k == (index + 1) * p.block) ++index;
-                const Factors factors = shared.factors[index];
+            for (int k = 0; k < n; ++k) {
+                if (k == left && k < elements) {
+                    factors = shared.factors[++index];
+                    left += left_in(p, index, first + k);
+                }
                 const float value =
                     factors.zero ? 0 : Element::widen(x.at[k]) * factors.shift * factors.reciprocal;
                 y.at[k] = static_cast<std::uint8_t>(Code::encode(value));
             }
-            Run<std::uint8_t>::store(codes + first, y, elements);
+            Run<std::uint8_t, n>::store(codes + first, y, elements);
         });
     }
 };
@@ -117,30 +136,42 @@ struct DequantiseBlocks {
         with_code(p.code_type, p.type, [&](auto code, auto element) {
             using Code = decltype(code);
             using Element = decltype(element);
+            using Storage = typename Element::Storage;
+            constexpr int n = elements_of_run<Storage>;
             const std::int64_t begin = std::int64_t{block} * gpu_kernel::tile_elements;
             const std::int64_t left = p.count - begin;
-            const auto to = static_cast<typename Element::Storage *>(p.to) + begin;
+            const auto to = static_cast<Storage *>(p.to) + begin;
             const std::int64_t count =
                 left < gpu_kernel::tile_elements ? left : gpu_kernel::tile_elements;
-            for_runs(count, thread, [&](std::int64_t first, int elements) {
-                Run<std::uint8_t>::Vector x;
-                typename Run<typename Element::Storage>::Vector y;
-                Run<std::uint8_t>::load(&x, p.codes + begin + first, elements);
-                std::int64_t index = (begin + first) / p.block;
-                std::int64_t next = (index + 1) * p.block - begin - first;  // of the next block
-                float scale = p.scales[index];
+            // The first block of the tile, and the elements of it that are before the tile.
+            const std::int64_t first_block = begin / p.block, before = begin % p.block;
+            for_runs<n>(to, count, thread, [&](std::int64_t first, int elements) {
+                typename Run<std::uint8_t, n>::Vector x;
+                typename Run<Storage, n>::Vector y;
+                Run<std::uint8_t, n>::load(&x, p.codes + begin + first, elements);
+                std::int64_t index = blocks_in(before + first, p.block);
+                std::int64_t next = (index + 1) * p.block - before - first;  // of the next block
+                const float *scales = p.scales + first_block + index;
+                float scale = *scales;
                 VESCOMM_UNROLL
-                for (int k = 0; k < gpu_kernel::run_elements; ++k) {
+                for (int k = 0; k < n; ++k) {
                     if (k == next && k < elements) {
-                        scale = p.scales[++index];
+                        scale = *++scales;
                         next += p.block;
                     }
                     const auto stored = static_cast<typename Code::Storage>(x.at[k]);
                     y.at[k] = Element::narrow(Code::decode(stored) * scale);
                 }
-                Run<typename Element::Storage>::store(to + first, y, elements);
+                Run<Storage, n>::store(to + first, y, elements);
             });
         });
+    }
+
+    // elements / block. A division of 64 bits takes a hundred instructions on a GPU.
+    VESCOMM_INLINE std::int64_t blocks_in(std::int64_t elements, std::int64_t block) {
+        if (block > elements) return 0;
+        if (elements > UINT32_MAX) return elements / block;
+        return static_cast<std::uint32_t>(elements) / static_cast<std::uint32_t>(block);
     }
 };
 

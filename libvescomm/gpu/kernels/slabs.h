@@ -33,16 +33,17 @@ VESCOMM_INLINE Tile tile_of(const gpu_kernel::Slabs &slabs, unsigned block) {
 template <typename To, typename From, typename Map>
 VESCOMM_INLINE void map_tile(const gpu_kernel::Slabs &slabs, unsigned block, unsigned thread,
                              const Map &map) {
+    constexpr int n = elements_of_run<To, From>;
     const Tile tile = tile_of(slabs, block);
     To *const to = static_cast<To *>(slabs.target) + tile.target;
     const From *const from = static_cast<const From *>(slabs.source) + tile.source;
-    for_runs(tile.count, thread, [&](std::int64_t first, int count) {
-        typename Run<From>::Vector x;
-        typename Run<To>::Vector y;
-        Run<From>::load(&x, from + first, count);
+    for_runs<n>(to, tile.count, thread, [&](std::int64_t first, int count) {
+        typename Run<From, n>::Vector x;
+        typename Run<To, n>::Vector y;
+        Run<From, n>::load(&x, from + first, count);
         VESCOMM_UNROLL
-        for (int k = 0; k < gpu_kernel::run_elements; ++k) y.at[k] = map(x.at[k]);
-        Run<To>::store(to + first, y, count);
+        for (int k = 0; k < n; ++k) y.at[k] = map(x.at[k]);
+        Run<To, n>::store(to + first, y, count);
     });
 }
 
@@ -50,14 +51,15 @@ VESCOMM_INLINE void map_tile(const gpu_kernel::Slabs &slabs, unsigned block, uns
 template <typename To, typename Map>
 VESCOMM_INLINE void change_tile(const gpu_kernel::Slabs &slabs, unsigned block, unsigned thread,
                                 const Map &map) {
+    constexpr int n = elements_of_run<To>;
     const Tile tile = tile_of(slabs, block);
     To *const to = static_cast<To *>(slabs.target) + tile.target;
-    for_runs(tile.count, thread, [&](std::int64_t first, int count) {
-        typename Run<To>::Vector y;
-        Run<To>::load(&y, to + first, count);
+    for_runs<n>(to, tile.count, thread, [&](std::int64_t first, int count) {
+        typename Run<To, n>::Vector y;
+        Run<To, n>::load(&y, to + first, count);
         VESCOMM_UNROLL
-        for (int k = 0; k < gpu_kernel::run_elements; ++k) y.at[k] = map(y.at[k]);
-        Run<To>::store(to + first, y, count);
+        for (int k = 0; k < n; ++k) y.at[k] = map(y.at[k]);
+        Run<To, n>::store(to + first, y, count);
     });
 }
 
@@ -65,17 +67,18 @@ VESCOMM_INLINE void change_tile(const gpu_kernel::Slabs &slabs, unsigned block, 
 template <typename To, typename From, typename Map>
 VESCOMM_INLINE void combine_tile(const gpu_kernel::Slabs &slabs, unsigned block, unsigned thread,
                                  const Map &map) {
+    constexpr int n = elements_of_run<To, From>;
     const Tile tile = tile_of(slabs, block);
     To *const to = static_cast<To *>(slabs.target) + tile.target;
     const From *const from = static_cast<const From *>(slabs.source) + tile.source;
-    for_runs(tile.count, thread, [&](std::int64_t first, int count) {
-        typename Run<From>::Vector x;
-        typename Run<To>::Vector y;
-        Run<From>::load(&x, from + first, count);
-        Run<To>::load(&y, to + first, count);
+    for_runs<n>(to, tile.count, thread, [&](std::int64_t first, int count) {
+        typename Run<From, n>::Vector x;
+        typename Run<To, n>::Vector y;
+        Run<From, n>::load(&x, from + first, count);
+        Run<To, n>::load(&y, to + first, count);
         VESCOMM_UNROLL
-        for (int k = 0; k < gpu_kernel::run_elements; ++k) y.at[k] = map(y.at[k], x.at[k]);
-        Run<To>::store(to + first, y, count);
+        for (int k = 0; k < n; ++k) y.at[k] = map(y.at[k], x.at[k]);
+        Run<To, n>::store(to + first, y, count);
     });
 }
 
