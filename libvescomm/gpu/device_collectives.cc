@@ -90,10 +90,10 @@ void all_reduce(DeviceCommunicator &comm, const void *source, void *output, std:
     const std::uint64_t bytes = static_cast<std::uint64_t>(count) * size_of(type);
     check_overlap(function, static_cast<const char *>(source), bytes,
                   static_cast<const char *>(output), bytes, static_cast<const char *>(output));
-    comm.require(
-        comm.libraries().nccl.all_reduce(source, output, static_cast<std::size_t>(count),
-                                         reduction.type, reduction.op, comm.nccl(), stream),
-        "ncclAllReduce()");
+    comm.call("ncclAllReduce()", [&] {
+        return comm.libraries().nccl.all_reduce(source, output, static_cast<std::size_t>(count),
+                                                reduction.type, reduction.op, comm.nccl(), stream);
+    });
 }
 
 void broadcast(DeviceCommunicator &comm, void *data, std::int64_t count, vescomm_type_t type,
@@ -107,10 +107,11 @@ void broadcast(DeviceCommunicator &comm, void *data, std::int64_t count, vescomm
                              std::to_string(comm.ranks() - 1));
     if (count == 0) return;
     check_pointer(function, "data", data, type);
-    comm.require(
-        comm.libraries().nccl.broadcast(data, data, static_cast<std::size_t>(count) * size_of(type),
-                                        nccl::u8, root, comm.nccl(), stream),
-        "ncclBroadcast()");
+    comm.call("ncclBroadcast()", [&] {
+        return comm.libraries().nccl.broadcast(data, data,
+                                               static_cast<std::size_t>(count) * size_of(type),
+                                               nccl::u8, root, comm.nccl(), stream);
+    });
 }
 
 }  // namespace vescomm::internal::device

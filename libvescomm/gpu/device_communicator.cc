@@ -66,6 +66,7 @@ void DeviceCommunicator::connect() {
         if (const auto error = libraries_.cuda.get_device(&device_); error != cuda::success)
             throw Error(VESCOMM_ERROR_SYSTEM, "cudaGetDevice() failed: " + cuda_reason(error));
         if (options_.borrowed != nullptr) check_borrowed();
+        else watch_ = make_watch();
         if (rank() != 0 || options_.borrowed != nullptr) return std::string();
         nccl::UniqueId id;
         if (const auto result = libraries_.nccl.get_unique_id(&id); result != nccl::success)
@@ -92,12 +93,31 @@ void DeviceCommunicator::create_nccl(const std::string &text) {
     if (text.size() != sizeof id.internal)
         throw Error(VESCOMM_ERROR_INTERNAL, "rank 0 sent an id of NCCL of the wrong size");
     std::memcpy(id.internal, text.data(), sizeof id.internal);
-    nccl::Config config;
-    config.blocking = 0;  // so that a rank that died ends the wait
-    if (options_.min_ctas != 0) config.min_ctas = options_.min_ctas;
-    if (options_.max_ctas != 0) config.max_ctas = options_.max_ctas;
-    require(libraries_.nccl.comm_init_rank_config(&nccl_, ranks(), id, rank(), &config),
-            "ncclCommInitRankConfig()");
+    struct Made {
+        nccl::Config config;
+        nccl::Comm comm = nullptr;
+    };
+    const auto made = std::make_shared<Made>();
+    made->config.blocking = 1;
+    if (options_.min_ctas != 0) made->config.min_ctas = options_.min_ctas;
+    if (options_.max_ctas != 0) made->config.max_ctas = options_.max_ctas;
+    const char *function = "ncclCommInitRankConfig()";
+    const nccl::Result result = call_in_background(
+        function,
+        [made, id, ranks = ranks(), rank = rank(), init = libraries_.nccl.comm_init_rank_config](
+            const cuda::Runtime &) { return init(&made->comm, ranks, id, rank, &made->config); });
+    nccl_ = made->comm;
+    require(result, function);
+}
+
+std::unique_ptr<NcclWatch> DeviceCommunicator::make_watch() {
+    return std::make_unique<NcclWatch>(
+        comm_->config().timeout_seconds, [this] { return comm_->failure().broken(); },
+        [this] {
+            // After a revocation the communicator still exists.
+            if (libraries_.nccl.comm_revoke != nullptr) libraries_.nccl.comm_revoke(nccl_, 0);
+            else libraries_.nccl.comm_abort(nccl_);
+        });
 }
 
 void DeviceCommunicator::check_borrowed() const {
@@ -138,14 +158,21 @@ DeviceCommunicator::~DeviceCommunicator() {
 }
 
 void DeviceCommunicator::finalize_nccl() noexcept {
-    if (nccl_ == nullptr) return;
-    nccl::Result result = libraries_.nccl.comm_finalize(nccl_);
+    if (!has_nccl()) return;
+    const BackgroundCall end = call_on_device([nccl = libraries_.nccl, comm = nccl_](auto &) {
+        const nccl::Result result = nccl.comm_finalize(comm);
+        return result == nccl::success ? nccl.comm_destroy(comm) : result;
+    });
     const Deadline limit = comm_->deadline();
-    while (result == nccl::in_progress && !comm_->failure().broken() && !limit.expired()) {
-        std::this_thread::sleep_for(std::chrono::microseconds(100));
-        if (libraries_.nccl.comm_get_async_error(nccl_, &result) != nccl::success) return;
-    }
-    if (result == nccl::success) libraries_.nccl.comm_destroy(std::exchange(nccl_, nullptr));
+    const auto turn = [&] { return Deadline::after(std::min(limit.seconds_left(), 0.01)); };
+    while (!end.wait(turn()) && !comm_->failure().broken() && !limit.expired()) continue;
+    if (end.done() && end.result() != nccl::success) return;
+    nccl_ = nullptr;
+    if (end.done()) return;
+    abort_runs_ = true;
+    log_leak("the communicator of NCCL",
+             "ncclCommFinalize() does not return; it waits for graphs that captured its calls, and "
+             "for earlier work of their streams");
 }
 
 Deadline DeviceCommunicator::end_limit() const {
@@ -159,6 +186,13 @@ BackgroundCall DeviceCommunicator::call_on_device(const Call &call) const {
         cuda.set_device(device);
         return call(cuda);
     });
+}
+
+template <typename Call>
+nccl::Result DeviceCommunicator::call_in_background(const char *function, const Call &call) {
+    const BackgroundCall running = call_on_device(call);
+    poll(function, [&] { return running.done(); });
+    return running.result();
 }
 
 BackgroundCall DeviceCommunicator::synchronize_device() const {
@@ -242,6 +276,9 @@ void DeviceCommunicator::wait(cuda::Stream stream) {
 void DeviceCommunicator::require(nccl::Result result, const char *function) {
     if (result == nccl::in_progress) result = settle(function);
     if (result == nccl::success) return;
+    if (watch_ && watch_->ended())
+        fail(VESCOMM_ERROR_TIMEOUT, "rank " + std::to_string(rank()) + " waited in " + function +
+                                        " until its deadline: another rank has not made the call");
     fail(status_of(result), std::string(function) + " failed on rank " + std::to_string(rank()) +
                                 ": " + reason(result));
 }
@@ -302,6 +339,7 @@ void DeviceCommunicator::poll(const char *what, const Done &done) {
 void DeviceCommunicator::abort_nccl() noexcept {
     const nccl::Comm ended = std::exchange(nccl_, nullptr);
     if (ended == nullptr || options_.borrowed != nullptr) return;
+    if (watch_ && watch_->ended() && libraries_.nccl.comm_revoke == nullptr) return;  // it did
     const BackgroundCall abort =
         call_on_device([comm_abort = libraries_.nccl.comm_abort, ended](const cuda::Runtime &) {
             return comm_abort(ended);

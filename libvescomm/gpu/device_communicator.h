@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "comm/communicator.h"
 #include "gpu/background_call.h"
+#include "gpu/nccl_watch.h"
 #include "gpu/gpu_libraries.h"
 
 namespace vescomm::internal {
@@ -69,9 +70,21 @@ public:
     // deadline, which breaks the communicator.
     void wait(cuda::Stream stream);
 
+    // Makes a call of NCCL that may wait for other ranks, while NCCL connects: in the first calls.
+    // The wait ends when the communicator breaks, and at the deadline. Throws as require().
+    template <typename Call>
+    void call(const char *function, const Call &call) {
+        require(watched(call), function);
+    }
+    // Makes a call of NCCL within the same limits. Returns NCCL's result.
+    template <typename Call>
+    nccl::Result watched(const Call &call) {
+        const NcclWatch::Scope scope(watch_.get());
+        return call();
+    }
     // Throws if a call of NCCL failed; the communicator then is broken. Waits until NCCL has
-    // started the call, in its thread: a few microseconds, longer in the first calls, while NCCL
-    // connects. No group is open in the calling thread.
+    // started the call, if its communicator is the caller's and does not block. No group is open
+    // in the calling thread.
     void require(nccl::Result result, const char *function);
     // Throws if a call of CUDA failed; the communicator then is broken, and the error of CUDA is
     // cleared.
@@ -93,6 +106,8 @@ private:
         : comm_(std::move(comm)), options_(options), libraries_(libraries) {}
 
     void connect();
+    // The watch of calls on NCCL's communicator.
+    std::unique_ptr<NcclWatch> make_watch();
     // Creates NCCL's communicator.
     void create_nccl(const std::string &id);
     // Throws unless the caller's communicator of NCCL has the ranks of this one, on this device.
@@ -106,10 +121,17 @@ private:
     // failure of the communicator, and TIMEOUT.
     template <typename Done>
     void poll(const char *what, const Done &done);
+    // False if the communicator of NCCL was aborted, also by the watch.
+    bool has_nccl() const { return nccl_ != nullptr && !(watch_ && watch_->ended()); }
     // Ends the kernels and the communicator of NCCL within the limit; forgets one of the caller.
     void abort_nccl() noexcept;
     // Limit of a wait for the end of NCCL or of work.
     Deadline end_limit() const;
+    // Makes a call of NCCL that waits for other ranks, in a thread of its own. Throws the failure
+    // of the communicator, and TIMEOUT; the thread then stays, with what the call owns. Otherwise
+    // returns NCCL's result.
+    template <typename Call>
+    nccl::Result call_in_background(const char *function, const Call &call);
     // Starts `call(cuda)` on the device, in a thread of its own.
     template <typename Call>
     BackgroundCall call_on_device(const Call &call) const;
@@ -137,6 +159,7 @@ private:
     int device_ = -1;
     nccl::Comm nccl_ = nullptr;  // nullptr: not connected, or aborted
     bool abort_runs_ = false;  // the abort has not ended within its limit
+    std::unique_ptr<NcclWatch> watch_;  // nullptr: the communicator of NCCL is the caller's
     void *workspace_ = nullptr;
     std::map<void *, DeviceMemory> memories_;  // of allocate(), by first address
     std::uint64_t allocations_ = 0;  // calls of allocate() that succeeded on all ranks

@@ -42,17 +42,18 @@ void *DeviceCommunicator::allocate(std::uint64_t bytes) {
         throw;
     }
     memory.number = allocations_++;
-    // NCCL may return before it writes the window, in a thread of its own.
     register_memory(pointer, memories_.emplace(pointer, memory).first->second);
     return pointer;
 }
 
 void DeviceCommunicator::register_memory(void *pointer, DeviceMemory &memory) {
-    const char *function = "ncclCommWindowRegister()";
-    require(libraries_.nccl.comm_window_register(nccl_, pointer, memory.bytes, &memory.window,
-                                                 nccl::window_symmetric),
-            function);
-    require(settle(function), function);
+    call("ncclCommWindowRegister()", [&] {
+        return libraries_.nccl.comm_window_register(nccl_, pointer, memory.bytes, &memory.window,
+                                                    nccl::window_symmetric);
+    });
+    // NCCL may return before it writes the window, in a thread of its own, if the communicator is
+    // the caller's and does not block.
+    require(settle("ncclCommWindowRegister()"), "ncclCommWindowRegister()");
     // Without symmetric memory NCCL succeeds. It then registers nothing (dev_runtime.cc of NCCL
     // 2.30), or locally (earlier versions).
     if (memory.window != nullptr) return;
@@ -92,9 +93,9 @@ void DeviceCommunicator::free(void *pointer, int users) {
 }
 
 void DeviceCommunicator::release(void *pointer, const DeviceMemory &memory) noexcept {
-    if (nccl_ != nullptr && memory.window != nullptr)
-        libraries_.nccl.comm_window_deregister(nccl_, memory.window);
-    if (nccl_ != nullptr && memory.registration != nullptr)
+    if (has_nccl() && memory.window != nullptr)
+        watched([&] { return libraries_.nccl.comm_window_deregister(nccl_, memory.window); });
+    if (has_nccl() && memory.registration != nullptr)
         libraries_.nccl.comm_deregister(nccl_, memory.registration);
     libraries_.nccl.mem_free(pointer);
 }

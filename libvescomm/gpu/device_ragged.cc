@@ -32,7 +32,7 @@ public:
 
     void end() {
         open_ = false;
-        const nccl::Result result = comm_.libraries().nccl.group_end();
+        const nccl::Result result = comm_.watched(comm_.libraries().nccl.group_end);
         if (failed_ != nullptr) comm_.require(failure_, failed_);
         comm_.require(result, "ncclGroupEnd()");
     }

@@ -64,6 +64,10 @@ std::string find_functions(void *library, nccl::Library &functions) {
 #define VESCOMM_FIND(symbol, member, parameters) find(library, #symbol, functions.member, missing);
     VESCOMM_NCCL_FUNCTIONS(VESCOMM_FIND)
 #undef VESCOMM_FIND
+    std::string optional;
+#define VESCOMM_FIND(symbol, member, parameters) find(library, #symbol, functions.member, optional);
+    VESCOMM_NCCL_OPTIONAL_FUNCTIONS(VESCOMM_FIND)
+#undef VESCOMM_FIND
     find(library, "ncclGetErrorString", functions.get_error_string, missing);
     find(library, "ncclGetLastError", functions.get_last_error, missing);
     return missing;

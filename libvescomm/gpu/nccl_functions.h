@@ -114,10 +114,15 @@ struct Config {
     X(ncclRecv, recv,                                                                              \
       (void *output, std::size_t count, Type type, int peer, Comm comm, cuda::Stream stream))
 
+// Functions that NCCL may lack. Then they are nullptr.
+#define VESCOMM_NCCL_OPTIONAL_FUNCTIONS(X) \
+    X(ncclCommRevoke, comm_revoke, (Comm comm, int flags)) /* since 2.28.7 */
+
 // Loaded functions. All of them return ncclResult_t, except the two that return text.
 struct Library {
 #define VESCOMM_MEMBER(symbol, member, parameters) Result(*member) parameters;
     VESCOMM_NCCL_FUNCTIONS(VESCOMM_MEMBER)
+    VESCOMM_NCCL_OPTIONAL_FUNCTIONS(VESCOMM_MEMBER)
 #undef VESCOMM_MEMBER
     const char *(*get_error_string)(Result result);  // ncclGetErrorString
     const char *(*get_last_error)(Comm comm);  // ncclGetLastError

@@ -307,6 +307,35 @@ TEST(DeviceFailures, ARankThatDoesNotCallIsATimeout) {
     EXPECT_EQ(take_violations(), "");
 }
 
+// NCCL connects in its first calls, which wait for other ranks and cannot be left.
+TEST(DeviceFailures, ACallThatNcclDoesNotEndIsEnded) {
+    for (const bool revokes : {true, false})
+        for (const bool aborts : {true, false}) {
+            SCOPED_TRACE(testing::Message() << "revokes " << revokes << ", aborts " << aborts);
+            GpuLibraries libraries = gpu_libraries();
+            if (!revokes) libraries.nccl.comm_revoke = nullptr;
+            std::barrier<> all(2);
+            run_devices(aborts ? node_of_ranks(2) : hurried(node_of_ranks(2)), [&](DeviceRank &r) {
+                auto *data = r.array<float>(1);
+                const auto comm = DeviceCommunicator::create(r.parent.value, {}, libraries);
+                if (r.rank == 0) gpu_double::hold_call(0);
+                all.arrive_and_wait();
+                if (r.rank == 1 && aborts) r.parent.value->abort("rank 1 gives up");
+                try {
+                    device::all_reduce(*comm, data, data, 1, VESCOMM_F32, VESCOMM_SUM, r.stream);
+                    comm->wait(r.stream);
+                    ADD_FAILURE() << "the sum needs both ranks";
+                } catch (const Error &error) {
+                    EXPECT_EQ(error.status,
+                              aborts ? VESCOMM_ERROR_ABORTED : VESCOMM_ERROR_TIMEOUT)
+                        << error.what();
+                }
+                EXPECT_EQ(cudaStreamSynchronize(r.stream), 0);
+            });
+            EXPECT_EQ(take_violations(), "");
+        }
+}
+
 TEST(DeviceFailures, AnAbortEndsTheWaits) {
     std::barrier<> all(3);
     run_device_ranks(3, device_options(), [&](DeviceRank &r) {

@@ -91,6 +91,10 @@ void fail_call(const std::string &function, int skip, int result);
 // communicator is aborted; ncclCommGetAsyncError() returns `result`.
 void break_device(int device, nccl::Result result);
 
+// The next call of the communicators of a device does not return, as while NCCL connects to a rank
+// that has died, until its communicator is revoked or aborted.
+void hold_call(int device);
+
 // Number of collectives and messages, of all ranks, that NCCL has been given, by name; such as
 // "ncclAllGather". Counts those in groups one by one.
 int calls_of(const std::string &function);
@@ -177,6 +181,7 @@ using nccl::Type;
 using nccl::UniqueId;
 using nccl::Window;
 VESCOMM_NCCL_FUNCTIONS(GPU_DOUBLE_DECLARE)
+VESCOMM_NCCL_OPTIONAL_FUNCTIONS(GPU_DOUBLE_DECLARE)
 }  // namespace gpu_double
 const char *ncclGetErrorString(int result);
 const char *ncclGetLastError(ncclComm *comm);

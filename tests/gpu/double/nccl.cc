@@ -21,7 +21,11 @@ Comms &comms() {
 
 nccl::Result make(ncclComm &comm, const std::function<nccl::Result()> &call) {
     {
-        const std::lock_guard<std::mutex> lock(comm.group->mutex);
+        std::unique_lock<std::mutex> lock(comm.group->mutex);
+        if (std::exchange(comm.held, false)) {
+            comm.group->changed.wait(lock, [&] { return comm.aborted || comm.revoked; });
+            return comm.error = nccl::system_error;
+        }
         const int delay = comm.blocking ? 0 : comm.next_delay++ % 3;
         if (delay > 0) {
             comm.questions_left = delay;
@@ -74,6 +78,15 @@ void break_device(int device, nccl::Result result) {
         if (comm->device != device || comm->destroyed) continue;
         const std::lock_guard<std::mutex> group_lock(comm->group->mutex);
         comm->pending_break = result;
+    }
+}
+
+void hold_call(int device) {
+    const std::lock_guard<std::mutex> lock(comms().mutex);
+    for (ncclComm *comm : comms().all) {
+        if (comm->device != device || comm->destroyed) continue;
+        const std::lock_guard<std::mutex> group_lock(comm->group->mutex);
+        comm->held = true;
     }
 }
 
@@ -153,18 +166,32 @@ int ncclCommInitRankConfig(nccl::Comm *out, int ranks, nccl::UniqueId id, int ra
 int ncclCommFinalize(nccl::Comm comm) {
     CALL(ncclCommFinalize);
     if (!usable(comm, "ncclCommFinalize()")) return nccl::invalid_argument;
-    const std::lock_guard<std::mutex> lock(comm->group->mutex);
+    std::unique_lock<std::mutex> lock(comm->group->mutex);
     if (comm->finalizing) return nccl::invalid_argument;
     comm->finalizing = true;
-    // In the non-blocking mode it ends when all ranks have called it.
-    ++comm->group->finalized;
-    return comm->blocking ? nccl::success : nccl::in_progress;
+    // It ends when all ranks have called it, and their graphs are destroyed.
+    Group &group = *comm->group;
+    ++group.finalized;
+    group.changed.notify_all();
+    if (!comm->blocking) return nccl::in_progress;
+    while (!comm->aborted && (group.finalized < group.ranks() || comm->in_graphs()))
+        group.changed.wait_for(lock, std::chrono::milliseconds(1));
+    return nccl::success;
 }
 
 int ncclCommDestroy(nccl::Comm comm) {
     CALL(ncclCommDestroy);
     if (!usable(comm, "ncclCommDestroy()")) return nccl::invalid_argument;
     end_comm(*comm, "ncclCommDestroy()");
+    return nccl::success;
+}
+
+int ncclCommRevoke(nccl::Comm comm, int flags) {
+    CALL(ncclCommRevoke);
+    if (flags != 0 || !usable(comm, "ncclCommRevoke()")) return nccl::invalid_argument;
+    const std::lock_guard<std::mutex> lock(comm->group->mutex);
+    comm->revoked = true;
+    comm->group->changed.notify_all();
     return nccl::success;
 }
 

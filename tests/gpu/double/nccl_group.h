@@ -127,6 +127,8 @@ struct ncclComm {
     int device = 0;
     // The lock of the group guards the rest.
     bool aborted = false;
+    bool held = false;  // see hold_call()
+    bool revoked = false;
     bool destroyed = false;
     bool blocking = true;
     bool finalizing = false;
