@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <type_traits>
+
 #include "execute/loops/codes.h"
 #include "gpu/kernels/slabs.h"
 
@@ -55,17 +57,26 @@ struct QuantiseBlocks {
         });
     }
 
-    // The block of an element of this block of threads.
-    VESCOMM_INLINE int index_of(const Parameters &p, std::int64_t element) {
-        if (p.block_count == 1) return 0;
-        return static_cast<int>(static_cast<std::uint32_t>(element) /
-                                static_cast<std::uint32_t>(p.block));
-    }
-    // Elements from `element` to the end of its block, if they are fewer than a run.
-    VESCOMM_INLINE int left_in(const Parameters &p, int index, std::int64_t element) {
-        const std::int64_t left = (index + 1) * p.block - element;
-        return left < gpu_kernel::access_bytes ? static_cast<int>(left) : gpu_kernel::access_bytes;
-    }
+    // Finds the block of an element of this block of threads, by a multiplication. Exact: with
+    // several blocks there are at most tile_elements elements.
+    struct Blocks {
+        std::int64_t size;
+        std::uint64_t inverse;  // 0: there is one block
+
+        VESCOMM_INLINE Blocks of(const Parameters &p) {
+            const bool one = p.block_count == 1;
+            return {p.block, one ? 0 : UINT32_MAX / static_cast<std::uint32_t>(p.block) + 1ull};
+        }
+        VESCOMM_INLINE int index(const Blocks &blocks, std::int64_t element) {
+            return static_cast<int>(static_cast<std::uint32_t>(element) * blocks.inverse >> 32);
+        }
+        // Elements from `element` on that are in this block, if they are fewer than a run has.
+        VESCOMM_INLINE int left(const Blocks &blocks, int index, std::int64_t element) {
+            const std::int64_t left = (index + 1) * blocks.size - element;
+            return left < gpu_kernel::access_bytes ? static_cast<int>(left)
+                                                   : gpu_kernel::access_bytes;
+        }
+    };
 
     template <typename Element>
     VESCOMM_INLINE void find_max(const Parameters &p, Shared &shared,
@@ -73,6 +84,7 @@ struct QuantiseBlocks {
                                  unsigned thread) {
         using Storage = typename Element::Storage;
         constexpr int n = elements_of_run<Storage>;
+        const Blocks blocks = Blocks::of(p);
         int open = 0;  // block whose maximum is not in shared memory yet
         std::uint32_t max = 0;
         const auto move_to = [&](int index) {
@@ -81,20 +93,28 @@ struct QuantiseBlocks {
             open = index;
             max = 0;
         };
+        const auto add = [&](Storage x) {
+            const std::uint32_t magnitude = as_bits(Element::widen(x)) & 0x7fffffff;
+            max = max > magnitude ? max : magnitude;
+        };
         for_runs<n>(from, count, thread, [&](std::int64_t first, int elements) {
             typename Run<Storage, n>::Vector x;
             Run<Storage, n>::load(&x, from + first, elements);
-            int index = index_of(p, first), left = left_in(p, index, first);
+            int index = Blocks::index(blocks, first), left = Blocks::left(blocks, index, first);
             move_to(index);
+            if (left >= elements) {
+                VESCOMM_UNROLL
+                for (int k = 0; k < n; ++k) add(x.at[k]);  // zeros behind the elements
+                return;
+            }
             VESCOMM_UNROLL
             for (int k = 0; k < n; ++k) {
                 if (k >= elements) break;
                 if (k == left) {
                     move_to(++index);
-                    left += left_in(p, index, first + k);
+                    left += Blocks::left(blocks, index, first + k);
                 }
-                const std::uint32_t magnitude = as_bits(Element::widen(x.at[k])) & 0x7fffffff;
-                max = max > magnitude ? max : magnitude;
+                add(x.at[k]);
             }
         });
         atomic_max(shared.max + open, max);
@@ -106,24 +126,47 @@ struct QuantiseBlocks {
                                std::uint8_t *codes, unsigned thread) {
         using Storage = typename Element::Storage;
         constexpr int n = elements_of_run<Storage>;
+        const Blocks blocks = Blocks::of(p);
         for_runs<n>(codes, count, thread, [&](std::int64_t first, int elements) {
             typename Run<Storage, n>::Vector x;
             typename Run<std::uint8_t, n>::Vector y;
             Run<Storage, n>::load(&x, from + first, elements);
-            int index = index_of(p, first), left = left_in(p, index, first);
+            int index = Blocks::index(blocks, first), left = Blocks::left(blocks, index, first);
             Factors factors = shared.factors[index];
+            float values[n];
             VESCOMM_UNROLL
             for (int k = 0; k < n; ++k) {
-                if (k == left && k < elements) {
+                if (left < elements && k == left && k < elements) {
                     factors = shared.factors[++index];
-                    left += left_in(p, index, first + k);
+                    left += Blocks::left(blocks, index, first + k);
                 }
-                const float value =
+                values[k] =
                     factors.zero ? 0 : Element::widen(x.at[k]) * factors.shift * factors.reciprocal;
-                y.at[k] = static_cast<std::uint8_t>(Code::encode(value));
             }
+            encode_values<Code, n>(values, y.at);
             Run<std::uint8_t, n>::store(codes + first, y, elements);
         });
+    }
+
+    template <typename Code, int n>
+    VESCOMM_INLINE void encode_values(const float (&values)[n], std::uint8_t (&codes)[n]) {
+        VESCOMM_UNROLL
+        for (int k = 0; k < n; k += 2) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+            // Values are at most 448: nothing saturates, and the instruction rounds as encode().
+            if constexpr (std::is_same_v<Code, F8e4m3Code>) {
+                std::uint16_t pair;
+                asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;"
+                    : "=h"(pair)
+                    : "f"(values[k + 1]), "f"(values[k]));
+                codes[k] = static_cast<std::uint8_t>(pair);
+                codes[k + 1] = static_cast<std::uint8_t>(pair >> 8);
+                continue;
+            }
+#endif
+            codes[k] = static_cast<std::uint8_t>(Code::encode(values[k]));
+            codes[k + 1] = static_cast<std::uint8_t>(Code::encode(values[k + 1]));
+        }
     }
 };
 
@@ -160,11 +203,22 @@ struct DequantiseBlocks {
                         next += p.block;
                     }
                     const auto stored = static_cast<typename Code::Storage>(x.at[k]);
-                    y.at[k] = Element::narrow(Code::decode(stored) * scale);
+                    y.at[k] = Element::narrow(decode<Code>(stored) * scale);
                 }
                 Run<Storage, n>::store(to + first, y, elements);
             });
         });
+    }
+
+    // Code::decode(). GPUs convert few integers at a time: the last place of a float at 2^23 is 1.
+    template <typename Code>
+    VESCOMM_INLINE float decode(typename Code::Storage code) {
+        if constexpr (std::is_same_v<Code, Int8Code>) {
+            const std::uint32_t shifted = static_cast<std::uint8_t>(code) ^ 0x80u;  // code + 128
+            return as_float(as_bits(0x1p23f) | shifted) - (0x1p23f + 128);
+        } else {
+            return Code::decode(code);
+        }
     }
 
     // elements / block. A division of 64 bits takes a hundred instructions on a GPU.

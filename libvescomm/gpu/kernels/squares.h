@@ -10,65 +10,78 @@
 namespace vescomm::internal::VESCOMM_ISA {
 namespace {
 
-// The upper 32 bits of two words, the upper one first, that are shifted to the left by up to 31.
+// The upper 32 bits of two words, the upper one first, that are shifted to the left by shift % 32.
 VESCOMM_INLINE std::uint32_t upper_of_shifted(std::uint32_t upper, std::uint32_t lower,
                                               std::uint32_t shift) {
 #if defined(__CUDA_ARCH__)
     return __funnelshift_l(lower, upper, shift);
 #else
-    return static_cast<std::uint32_t>(((std::uint64_t{upper} << 32 | lower) << shift) >> 32);
+    return static_cast<std::uint32_t>(((std::uint64_t{upper} << 32 | lower) << shift % 32) >> 32);
 #endif
 }
 
-// Sums of squares in registers: four digits from `digit` on, without carries. A square has three
-// digits. The window follows the largest squares; those below it go to the words one by one.
+// A sum of squares in registers: four digits from number `first` on, without carries out of them.
+// The digits follow the largest squares. Smaller ones go to the words one by one.
 struct OpenDigits {
-    static constexpr int count = 4;
-    int digit = 0;
-    std::int64_t sums[count] = {0, 0, 0, 0};
+    static constexpr int digits = 4;
+    std::uint64_t lower = 0, upper = 0;  // two digits each
+    int first = 0;
 
+    VESCOMM_INLINE std::uint32_t digit(const OpenDigits &open, int k) {
+        return static_cast<std::uint32_t>((k < 2 ? open.lower : open.upper) >> 32 * (k % 2));
+    }
     VESCOMM_INLINE void flush(OpenDigits *open, std::int64_t *words) {
         VESCOMM_UNROLL
-        for (int k = 0; k < count; ++k) {
-            if (open->sums[k] != 0) atomic_add(words + open->digit + k, open->sums[k]);
-            open->sums[k] = 0;
-        }
+        for (int k = 0; k < digits; ++k)
+            if (const std::uint32_t value = digit(*open, k))
+                atomic_add(words + open->first + k, value);
+        open->lower = open->upper = 0;
     }
 
-    // Adds the square of a float. It has 48 bits, and is a multiple of 2^exact_min_exponent.
+    // Adds the square of a float. A thread adds at most tile_elements / threads of them: with up to
+    // 48 + 63 bits each, they do not overflow.
     VESCOMM_INLINE void add(OpenDigits *open, std::int64_t *words, float x) {
         const std::uint32_t magnitude = as_bits(x) & 0x7fffffff;
+        const std::uint32_t exponent = magnitude >> 23;
+        // The last place of a normal float is 2^(exponent - 150).
+        const std::uint32_t place = 2 * exponent + (-2 * 150 - exact_min_exponent) -
+                                    32 * static_cast<std::uint32_t>(open->first);
+        const bool normal = magnitude - (1u << 23) < infinity - (1u << 23);
+        if (!normal || place >= 64) return add_other(open, words, magnitude);
+        const std::uint32_t fraction = (magnitude & 0x7fffff) | 1u << 23;
+        const std::uint64_t square = std::uint64_t{fraction} * fraction;
+        const auto low = static_cast<std::uint32_t>(square);
+        const auto high = static_cast<std::uint32_t>(square >> 32);
+        const std::uint32_t a = low << place % 32, b = upper_of_shifted(high, low, place),
+                            c = upper_of_shifted(0, high, place);
+        const bool next = place >= 32;
+        const std::uint64_t lower = (next ? std::uint64_t{a} << 32 : std::uint64_t{b} << 32 | a);
+        const std::uint64_t upper = next ? std::uint64_t{c} << 32 | b : c;
+        const std::uint64_t sum = open->lower + lower;
+        open->upper += upper + (sum < lower ? 1 : 0);
+        open->lower = sum;
+    }
+
+    // A zero, a subnormal, an infinity, a NaN, or a float far from those before it.
+    VESCOMM_INLINE void add_other(OpenDigits *open, std::int64_t *words, std::uint32_t magnitude) {
         if (magnitude == 0) return;
         if (magnitude >= infinity)
             return atomic_add(words + exact_digits + (magnitude > infinity ? 1 : 0), 1);
-        const std::uint32_t exponent = magnitude >> 23;
-        const std::uint32_t fraction =
-            (magnitude & 0x7fffff) | (exponent != 0 ? std::uint32_t{1} << 23 : 0);
-        // The last place of the float is 2^(exponent - 150); subnormals have exponent 1.
-        const std::uint32_t place =
-            2 * (exponent != 0 ? exponent : 1) + (-2 * 150 - exact_min_exponent);
+        // Subnormals have exponent 1.
+        const bool subnormal = magnitude < 1u << 23;
+        const std::uint32_t exponent = subnormal ? 1 : magnitude >> 23;
+        const std::uint32_t fraction = subnormal ? magnitude : (magnitude & 0x7fffff) | 1u << 23;
+        const std::uint32_t place = 2 * exponent + (-2 * 150 - exact_min_exponent);
         const int digit = static_cast<int>(place / 32);
-        const std::uint32_t shift = place % 32;
         const std::uint64_t square = std::uint64_t{fraction} * fraction;
-        const auto lower = static_cast<std::uint32_t>(square);
-        const auto upper = static_cast<std::uint32_t>(square >> 32);
-        const std::uint32_t first = lower << shift;
-        const std::uint32_t second = upper_of_shifted(upper, lower, shift);
-        const std::uint32_t third = upper_of_shifted(0, upper, shift);
-        if (digit < open->digit) {
-            atomic_add(words + digit, first);
-            atomic_add(words + digit + 1, second);
-            return atomic_add(words + digit + 2, third);
-        }
-        if (digit > open->digit + 1) {
-            flush(open, words);
-            open->digit = digit - 1;
-        }
-        const bool next = digit != open->digit;
-        open->sums[0] += next ? 0 : first;
-        open->sums[1] += next ? first : second;
-        open->sums[2] += next ? second : third;
-        open->sums[3] += next ? third : 0;
+        const std::uint64_t low = (square & 0xffffffff) << place % 32;
+        const std::uint64_t middle = ((square >> 32) << place % 32) + (low >> 32);
+        atomic_add(words + digit, static_cast<std::int64_t>(low & 0xffffffff));
+        atomic_add(words + digit + 1, static_cast<std::int64_t>(middle & 0xffffffff));
+        atomic_add(words + digit + 2, static_cast<std::int64_t>(middle >> 32));
+        if (digit <= open->first + 1) return;
+        flush(open, words);
+        open->first = digit - 1;
     }
 };
 
@@ -80,8 +93,8 @@ struct AddSquares {
     using Parameters = gpu_kernel::Squares;
     struct Shared {
         std::int64_t words[exact_words];
-        std::int64_t sums[OpenDigits::count][gpu_kernel::threads];
-        int digit[gpu_kernel::threads];
+        std::uint32_t digits[OpenDigits::digits][gpu_kernel::threads];
+        int first[gpu_kernel::threads];
     };
     static constexpr int phases = 5;
 
@@ -120,24 +133,30 @@ struct AddSquares {
     }
 
     VESCOMM_INLINE void keep(const OpenDigits &open, Shared &shared, unsigned thread) {
-        shared.digit[thread] = open.digit;
+        shared.first[thread] = open.first;
         VESCOMM_UNROLL
-        for (int k = 0; k < OpenDigits::count; ++k) shared.sums[k][thread] = open.sums[k];
+        for (int k = 0; k < OpenDigits::digits; ++k)
+            shared.digits[k][thread] = OpenDigits::digit(open, k);
     }
 
     // Adds the digits of every eighth thread.
     VESCOMM_INLINE void add_threads(Shared &shared, unsigned thread) {
-        OpenDigits open;
-        open.digit = shared.digit[thread];
-        for (unsigned of = thread; of < gpu_kernel::threads; of += summing_threads) {
-            if (shared.digit[of] != open.digit) {
-                OpenDigits::flush(&open, shared.words);
-                open.digit = shared.digit[of];
-            }
+        std::int64_t sums[OpenDigits::digits] = {};
+        int first = shared.first[thread];
+        const auto flush = [&] {
             VESCOMM_UNROLL
-            for (int k = 0; k < OpenDigits::count; ++k) open.sums[k] += shared.sums[k][of];
+            for (int k = 0; k < OpenDigits::digits; ++k) {
+                if (sums[k] != 0) atomic_add(shared.words + first + k, sums[k]);
+                sums[k] = 0;
+            }
+        };
+        for (unsigned of = thread; of < gpu_kernel::threads; of += summing_threads) {
+            if (shared.first[of] != first) flush();
+            first = shared.first[of];
+            VESCOMM_UNROLL
+            for (int k = 0; k < OpenDigits::digits; ++k) sums[k] += shared.digits[k][of];
         }
-        OpenDigits::flush(&open, shared.words);
+        flush();
     }
 };
 
