@@ -4,7 +4,14 @@
 // Collectives on device memory between processes, on real GPUs. Run by vescomm-run with any number
 // of ranks; GPUs may be shared (NCCL 2.30.3 and later, NCCL_MULTI_RANK_GPU_ENABLE=1). All ranks run
 // the same tests in the same order.
+//
+// With an argument it tests one failure instead, after which the communicator cannot be used:
+//
+//     timeout   only rank 0 makes a call
+//     death     rank 1 ends, after calls that have connected NCCL
+//     connect   rank 1 ends before the first call, in which NCCL connects
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -355,6 +362,31 @@ TEST_F(GpuRanks, StreamsAreOrderedByEvents) {
     EXPECT_EQ(cuda.cudaEventDestroy(event), 0);
 }
 
+// Returns the exit code: 0 if this rank has the error of the failure.
+int test_failure(const std::string &failure) {
+    LoadedDevice device(device_of_rank());
+    vescomm_gpu_comm_t *gpu = nullptr;
+    if (vescomm_gpu_comm_create(world, nullptr, &gpu) != VESCOMM_OK) {
+        std::printf("%s\n", vescomm_get_last_error());
+        return 1;
+    }
+    float *data = device.upload(std::vector<float>(1 << 20, 1.0f));
+    const auto sum = [&] {
+        const auto status = vescomm_gpu_all_reduce(gpu, data, data, 1 << 20, VESCOMM_F32,
+                                                   VESCOMM_SUM, device.stream);
+        return status != VESCOMM_OK ? status : vescomm_gpu_wait(gpu, device.stream);
+    };
+    if (failure != "connect" && sum() != VESCOMM_OK) return 1;
+    if (rank == 1 && failure != "timeout") _exit(0);
+    vescomm_status_t status = VESCOMM_OK;
+    if (rank == 0 || failure != "timeout") status = sum();
+    else
+        while (status == VESCOMM_OK) status = vescomm_gpu_comm_check(gpu);
+    std::printf("%s\n", vescomm_get_last_error());
+    const auto expected = failure == "timeout" ? VESCOMM_ERROR_TIMEOUT : VESCOMM_ERROR_PEER_FAILED;
+    return vescomm_gpu_comm_free(gpu) == VESCOMM_OK && status == expected ? 0 : 1;
+}
+
 }  // namespace
 }  // namespace vescomm::internal
 
@@ -380,6 +412,7 @@ int main(int argc, char **argv) {
         std::printf("skipped: %d GPUs, and this NCCL permits one rank on each\n", devices);
         return 77;
     }
+    if (argc > 1) return test_failure(argv[1]);
     if (rank != 0) GTEST_FLAG_SET(brief, true);
     const int failed = RUN_ALL_TESTS();
     if (failed != 0) std::printf("rank %d failed\n", rank);
