@@ -256,8 +256,8 @@ void quantise(void *codes, float *scales, vescomm_type_t code_type, const void *
     check_address(function, "scales", scales, alignof(float));
     check_address(function, "source", source, alignment_of(type));
     block = std::min(block, count);
-    const std::int64_t block_count =
-        std::clamp<std::int64_t>(gpu_kernel::tile_elements / block, 1, gpu_kernel::max_code_blocks);
+    const std::int64_t block_count = std::clamp<std::int64_t>(
+        gpu_kernel::quantised_elements / block, 1, gpu_kernel::max_code_blocks);
     const gpu_kernel::Quantise parameters{
         source, static_cast<std::uint8_t *>(codes),     scales,    count,
         block,  static_cast<std::int32_t>(block_count), code_type, type};

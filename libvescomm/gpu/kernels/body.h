@@ -147,5 +147,26 @@ VESCOMM_INLINE void for_runs(const Storage *to, std::int64_t count, unsigned thr
     }
 }
 
+// The same for small loads: loads two runs before it stores the first one, store(load(...), ...).
+template <int elements, typename Storage, typename Load, typename Store>
+VESCOMM_INLINE void for_two_runs(const Storage *to, std::int64_t count, unsigned thread,
+                                 const Load &load, const Store &store) {
+    constexpr std::int64_t step = gpu_kernel::threads * elements;
+    const auto before = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(to) /
+                                                  sizeof(Storage) % elements);
+    std::int64_t i = std::int64_t{thread} * elements - before;
+    for (; i >= 0 && i + step + elements <= count; i += 2 * step) {
+        const auto first = load(i, elements), second = load(i + step, elements);
+        store(first, i, elements);
+        store(second, i + step, elements);
+    }
+    for (; i < count; i += step) {
+        const std::int64_t first = i < 0 ? 0 : i;
+        const std::int64_t end = i + elements < count ? i + elements : count;
+        const int here = static_cast<int>(end - first);
+        if (here > 0) store(load(first, here), first, here);
+    }
+}
+
 }  // namespace
 }  // namespace vescomm::internal::VESCOMM_ISA

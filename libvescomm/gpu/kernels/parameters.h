@@ -19,6 +19,9 @@ inline constexpr int max_pieces = 128;
 
 // Blocks of codes of one block of threads.
 inline constexpr int max_code_blocks = 1024;
+// Elements that quantise reads twice in a block of threads, if blocks of codes are smaller: few, so
+// that those of all running blocks are in the cache of the GPU.
+inline constexpr int quantised_elements = 2048;
 
 // Pieces of two slabs, for one launch. Each block has a tile of one piece.
 struct Slabs {

@@ -188,25 +188,35 @@ struct DequantiseBlocks {
                 left < gpu_kernel::tile_elements ? left : gpu_kernel::tile_elements;
             // The first block of the tile, and the elements of it that are before the tile.
             const std::int64_t first_block = begin / p.block, before = begin % p.block;
-            for_runs<n>(to, count, thread, [&](std::int64_t first, int elements) {
-                typename Run<std::uint8_t, n>::Vector x;
+            struct Loaded {
+                typename Run<std::uint8_t, n>::Vector codes;
+                const float *scales;
+                float scale;
+                std::int64_t next;  // first element of the next block
+            };
+            const auto load = [&](std::int64_t first, int elements) {
+                Loaded x;
+                Run<std::uint8_t, n>::load(&x.codes, p.codes + begin + first, elements);
+                const std::int64_t index = blocks_in(before + first, p.block);
+                x.next = (index + 1) * p.block - before - first;
+                x.scales = p.scales + first_block + index;
+                x.scale = *x.scales;
+                return x;
+            };
+            const auto store = [&](Loaded x, std::int64_t first, int elements) {
                 typename Run<Storage, n>::Vector y;
-                Run<std::uint8_t, n>::load(&x, p.codes + begin + first, elements);
-                std::int64_t index = blocks_in(before + first, p.block);
-                std::int64_t next = (index + 1) * p.block - before - first;  // of the next block
-                const float *scales = p.scales + first_block + index;
-                float scale = *scales;
                 VESCOMM_UNROLL
                 for (int k = 0; k < n; ++k) {
-                    if (k == next && k < elements) {
-                        scale = *++scales;
-                        next += p.block;
+                    if (k == x.next && k < elements) {
+                        x.scale = *++x.scales;
+                        x.next += p.block;
                     }
-                    const auto stored = static_cast<typename Code::Storage>(x.at[k]);
-                    y.at[k] = Element::narrow(decode<Code>(stored) * scale);
+                    const auto stored = static_cast<typename Code::Storage>(x.codes.at[k]);
+                    y.at[k] = Element::narrow(decode<Code>(stored) * x.scale);
                 }
                 Run<Storage, n>::store(to + first, y, elements);
-            });
+            };
+            for_two_runs<n>(to, count, thread, load, store);
         });
     }
 

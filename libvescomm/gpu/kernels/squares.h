@@ -24,6 +24,7 @@ VESCOMM_INLINE std::uint32_t upper_of_shifted(std::uint32_t upper, std::uint32_t
 // The digits follow the largest squares. Smaller ones go to the words one by one.
 struct OpenDigits {
     static constexpr int digits = 4;
+
     std::uint64_t lower = 0, upper = 0;  // two digits each
     int first = 0;
 
@@ -42,12 +43,12 @@ struct OpenDigits {
     // 48 + 63 bits each, they do not overflow.
     VESCOMM_INLINE void add(OpenDigits *open, std::int64_t *words, float x) {
         const std::uint32_t magnitude = as_bits(x) & 0x7fffffff;
-        const std::uint32_t exponent = magnitude >> 23;
-        // The last place of a normal float is 2^(exponent - 150).
-        const std::uint32_t place = 2 * exponent + (-2 * 150 - exact_min_exponent) -
-                                    32 * static_cast<std::uint32_t>(open->first);
+        std::uint32_t place = place_of(*open, magnitude >> 23);
         const bool normal = magnitude - (1u << 23) < infinity - (1u << 23);
-        if (!normal || place >= 64) return add_other(open, words, magnitude);
+        if (!normal || place >= 64) {
+            if (!follow(open, words, magnitude)) return;
+            place = place_of(*open, magnitude >> 23);
+        }
         const std::uint32_t fraction = (magnitude & 0x7fffff) | 1u << 23;
         const std::uint64_t square = std::uint64_t{fraction} * fraction;
         const auto low = static_cast<std::uint32_t>(square);
@@ -55,33 +56,47 @@ struct OpenDigits {
         const std::uint32_t a = low << place % 32, b = upper_of_shifted(high, low, place),
                             c = upper_of_shifted(0, high, place);
         const bool next = place >= 32;
-        const std::uint64_t lower = (next ? std::uint64_t{a} << 32 : std::uint64_t{b} << 32 | a);
+        const std::uint64_t lower = next ? std::uint64_t{a} << 32 : std::uint64_t{b} << 32 | a;
         const std::uint64_t upper = next ? std::uint64_t{c} << 32 | b : c;
         const std::uint64_t sum = open->lower + lower;
         open->upper += upper + (sum < lower ? 1 : 0);
         open->lower = sum;
     }
 
-    // A zero, a subnormal, an infinity, a NaN, or a float far from those before it.
-    VESCOMM_INLINE void add_other(OpenDigits *open, std::int64_t *words, std::uint32_t magnitude) {
-        if (magnitude == 0) return;
-        if (magnitude >= infinity)
-            return atomic_add(words + exact_digits + (magnitude > infinity ? 1 : 0), 1);
+private:
+    // The last place of a square in the open digits. That of a normal float is 2^(exponent - 150).
+    VESCOMM_INLINE std::uint32_t place_of(const OpenDigits &open, std::uint32_t exponent) {
+        return 2 * exponent + (-2 * 150 - exact_min_exponent) -
+               32 * static_cast<std::uint32_t>(open.first);
+    }
+
+    // Moves the open digits to a square that is larger than those before it, and returns true.
+    // Adds any other one that they cannot hold, of a zero, a subnormal, an infinity, a NaN or a
+    // smaller float, to the words.
+    VESCOMM_INLINE bool follow(OpenDigits *open, std::int64_t *words, std::uint32_t magnitude) {
+        if (magnitude == 0) return false;
+        if (magnitude >= infinity) {
+            atomic_add(words + exact_digits + (magnitude > infinity ? 1 : 0), 1);
+            return false;
+        }
         // Subnormals have exponent 1.
         const bool subnormal = magnitude < 1u << 23;
         const std::uint32_t exponent = subnormal ? 1 : magnitude >> 23;
-        const std::uint32_t fraction = subnormal ? magnitude : (magnitude & 0x7fffff) | 1u << 23;
         const std::uint32_t place = 2 * exponent + (-2 * 150 - exact_min_exponent);
         const int digit = static_cast<int>(place / 32);
+        if (digit > open->first + 1) {
+            flush(open, words);
+            open->first = digit - 1;
+            return true;
+        }
+        const std::uint32_t fraction = subnormal ? magnitude : (magnitude & 0x7fffff) | 1u << 23;
         const std::uint64_t square = std::uint64_t{fraction} * fraction;
         const std::uint64_t low = (square & 0xffffffff) << place % 32;
         const std::uint64_t middle = ((square >> 32) << place % 32) + (low >> 32);
         atomic_add(words + digit, static_cast<std::int64_t>(low & 0xffffffff));
         atomic_add(words + digit + 1, static_cast<std::int64_t>(middle & 0xffffffff));
         atomic_add(words + digit + 2, static_cast<std::int64_t>(middle >> 32));
-        if (digit <= open->first + 1) return;
-        flush(open, words);
-        open->first = digit - 1;
+        return false;
     }
 };
 
