@@ -59,6 +59,18 @@ vescomm_status_t vescomm_gpu_comm_create(vescomm_comm_t *comm,
     });
 }
 
+vescomm_status_t vescomm_gpu_comm_get_info(const vescomm_gpu_comm_t *comm,
+                                           vescomm_gpu_comm_info_t *info) {
+    return guarded([&] {
+        const char *function = "vescomm_gpu_comm_get_info";
+        require(comm, function, "comm");
+        vescomm_gpu_comm_info_t ours = vescomm_gpu_comm_info_init();
+        ours.device = comm->value->device();
+        ours.nccl_version = comm->value->libraries().nccl_version;
+        write_struct(info, ours, function, "info");
+    });
+}
+
 vescomm_status_t vescomm_gpu_comm_check(vescomm_gpu_comm_t *comm) {
     return guarded([&] {
         require(comm, "vescomm_gpu_comm_check", "comm");

@@ -11,8 +11,8 @@
 #include "base/error.h"
 #include "comm/communicator.h"
 #include "gpu/background_call.h"
-#include "gpu/nccl_watch.h"
 #include "gpu/gpu_libraries.h"
+#include "gpu/nccl_watch.h"
 
 namespace vescomm::internal {
 
@@ -56,6 +56,7 @@ public:
 
     int rank() const { return comm_->rank(); }
     int ranks() const { return comm_->ranks(); }
+    int device() const { return device_; }
     Communicator &comm() const { return *comm_; }
     const GpuLibraries &libraries() const { return libraries_; }
     nccl::Comm nccl() const { return nccl_; }

@@ -54,16 +54,15 @@ void show_gpu_support() {
         std::printf("  %-7s %s%s\n", name, part->usable ? "" : "not usable: ", part->text.c_str());
     if (support.libraries)
         std::printf(
-            "  Collectives on device memory (gpu.h) are available. They have been tested on a "
-            "test\n"
-            "  double only, not on a GPU.\n");
+            "  Collectives on device memory (gpu.h) are available. They are experimental: tested "
+            "on\n"
+            "  one H100 and on a test double, never on several GPUs.\n");
     else
         std::printf(
             "  Collectives on device memory (gpu.h) are not available. Nothing else depends on "
             "this.\n");
     if (support.kernel_obstacle().empty())
-        std::printf(
-            "  Kernels on device memory (gpu_kernels.h) are available, untested on a GPU.\n");
+        std::printf("  Kernels on device memory (gpu_kernels.h) are available.\n");
     else std::printf("  Kernels on device memory (gpu_kernels.h) are not available.\n");
 }
 

@@ -2,7 +2,7 @@
 # SPDX-FileCopyrightText: The vescomm authors
 # SPDX-License-Identifier: Apache-2.0
 """Checks that vescomm.hpp, the Python package and the Rust crate call every function of vescomm.h and
-planner.h. Exceptions are listed here, with a reason. functions_test.py SOURCE_ROOT"""
+planner.h, and the Python package those of gpu.h. Exceptions are listed here, with a reason. functions_test.py SOURCE_ROOT"""
 
 import re
 import sys
@@ -13,6 +13,7 @@ ROOT = Path(sys.argv[1]).resolve()
 
 VESCOMM = "libvescomm/include/vescomm/vescomm.h"
 PLANNER = "planner/include/vescomm/planner.h"
+GPU = "libvescomm/include/vescomm/gpu.h"
 
 PROCESS = "has no object; a program calls the C function"
 ERRORS = "an error is an exception of a class for each status"
@@ -30,7 +31,7 @@ BINDINGS = {
         "vescomm_trace_add_span": "a program calls it with Communicator::get()",
         "vescomm_trace_get_seconds": PROCESS,
     }),
-    "Python": (["bindings/python/core/*.cc", "bindings/python/core/*.h"], [VESCOMM, PLANNER], {
+    "Python": (["bindings/python/core/*.cc", "bindings/python/core/*.h"], [VESCOMM, PLANNER, GPU], {
         "vescomm_is_interrupted": SIGNALS,
         "vescomm_plan_get_units": "plan_model() knows its units, and returns a layout for each",
         "vescomm_status_get_name": ERRORS,

@@ -326,8 +326,7 @@ TEST(DeviceFailures, ACallThatNcclDoesNotEndIsEnded) {
                     comm->wait(r.stream);
                     ADD_FAILURE() << "the sum needs both ranks";
                 } catch (const Error &error) {
-                    EXPECT_EQ(error.status,
-                              aborts ? VESCOMM_ERROR_ABORTED : VESCOMM_ERROR_TIMEOUT)
+                    EXPECT_EQ(error.status, aborts ? VESCOMM_ERROR_ABORTED : VESCOMM_ERROR_TIMEOUT)
                         << error.what();
                 }
                 EXPECT_EQ(cudaStreamSynchronize(r.stream), 0);

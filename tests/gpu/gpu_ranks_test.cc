@@ -220,7 +220,7 @@ TEST_F(GpuRanks, AllReduceAndBroadcast) {
     }
 }
 
-// What gpu.h says of NCCL's operators.
+// The statements of gpu.h about operators of NCCL.
 TEST_F(GpuRanks, MinimumIgnoresNanAndTheAverageRoundsItsFactor) {
     create();
     const float nan = std::numeric_limits<float>::quiet_NaN();

@@ -4,12 +4,8 @@
 // Docstrings of the public classes of the extension module.
 #pragma once
 
-#define VESCOMM_LOCAL "\nCollective: no.  Blocking: no.  Threads: safe.  Since: 0.1"
-#define VESCOMM_COLLECTIVE                                                                     \
-    "\nCollective: yes, same order.  Blocking: yes, at most the timeout.  Threads: one at a\n" \
-    "time per communicator.  Since: 0.1"
-#define VESCOMM_ALONE \
-    "\nCollective: no.  Blocking: no.  Threads: one at a time per communicator.  Since: 0.1"
+#include "docs_guarantees.h"
+
 #define VESCOMM_REQUEST                                                                \
     "    algorithm: name of the algorithm. None: the library chooses.\n"               \
     "\n"                                                                               \
@@ -247,7 +243,4 @@ inline constexpr const char *layout_boxes =
 
 }  // namespace vescomm::python::docs
 
-#undef VESCOMM_LOCAL
-#undef VESCOMM_COLLECTIVE
-#undef VESCOMM_ALONE
 #undef VESCOMM_REQUEST

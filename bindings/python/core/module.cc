@@ -7,6 +7,8 @@
 #include "array.h"
 #include "buffer.h"
 #include "comm.h"
+#include "gpu.h"
+#include "gpu_array.h"
 #include "interrupt.h"
 #include "layout.h"
 #include "observe.h"
@@ -30,6 +32,9 @@ NB_MODULE(_core, module) {
     define_calls(comm);
     define_calls_at(comm);
     define_buffer(module, comm);
+    define_gpu_array(module);
+    define_gpu_comm(module);
+    define_gpu_buffer(module);
     define_plan(module);
     define_observe(module, comm);
 }

@@ -3,8 +3,8 @@
  *
  * vescomm on device memory: ragged collectives through NCCL, on the layouts of vescomm.h.
  *
- * This interface is experimental: it has been tested on a test double of the CUDA runtime and NCCL
- * only, never on a GPU, and may change.
+ * This interface is experimental, and may change: it has been tested on a test double of the CUDA
+ * runtime and NCCL, and with one to four ranks on one H100, never on several GPUs.
  *
  * Every build has it. The CUDA runtime (12 or 13) and NCCL (2.28 or later) are found at run time;
  * without them, or without a GPU, vescomm_gpu_comm_create() returns VESCOMM_ERROR_UNSUPPORTED, and
@@ -12,9 +12,9 @@
  *
  * A *device communicator* is an NCCL communicator of the ranks of a vescomm_comm_t, each with its
  * GPU. Its collectives are calls on a CUDA stream: they run after the earlier work of the stream,
- * return before it is complete, and may be captured into a CUDA graph. NCCL runs in its
- * non-blocking mode: a thread of NCCL puts a call on the stream, and the call waits for that, but
- * not for the work of the stream. The first calls take longer, because NCCL connects.
+ * return before it is complete, and may be captured into a CUDA graph. The first calls take longer,
+ * because NCCL connects, and wait for the other ranks. Such a wait ends when the communicator
+ * breaks, and at the timeout of the vescomm_comm_t; it does not ask vescomm_set_interrupt().
  *
  * A `stream` is a cudaStream_t; NULL is the legacy default stream. Addresses of memory are device
  * addresses, which are not checked. Memory belongs to the device of the communicator. Calls on one
@@ -133,6 +133,31 @@ static inline vescomm_gpu_comm_options_t vescomm_gpu_comm_options_init(void) {
 VESCOMM_API vescomm_status_t vescomm_gpu_comm_create(vescomm_comm_t *comm,
                                                      const vescomm_gpu_comm_options_t *options,
                                                      vescomm_gpu_comm_t **out);
+
+/** A device communicator, as vescomm_gpu_comm_get_info() reports it. Append-only. */
+typedef struct vescomm_gpu_comm_info {
+    uint32_t struct_size;
+    int32_t device; /**< number of its device, as cudaGetDevice() returned it at the creation */
+    int32_t nccl_version; /**< as ncclGetVersion(), such as 22809 for 2.28.9 */
+    int32_t reserved;
+} vescomm_gpu_comm_info_t;
+
+/** Returns the struct with struct_size set and all other members zero. Since: 0.1 */
+static inline vescomm_gpu_comm_info_t vescomm_gpu_comm_info_init(void) {
+    vescomm_gpu_comm_info_t info = {sizeof(vescomm_gpu_comm_info_t), 0, 0, 0};
+    return info;
+}
+
+/**
+ * Returns facts of a device communicator.
+ *
+ * @param info  [in,out] with struct_size set; vescomm_gpu_comm_info_init() makes one.
+ * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT.
+ *
+ * Collective: no.  Blocking: no.  Threads: safe.  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_gpu_comm_get_info(const vescomm_gpu_comm_t *comm,
+                                                       vescomm_gpu_comm_info_t *info);
 
 /**
  * Returns the first failure of a device communicator, also one of work that still runs.

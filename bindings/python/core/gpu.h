@@ -1,0 +1,13 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace vescomm::python {
+
+// Device communicators and device buffers: vescomm/gpu.h. vescomm/gpu.py has their classes.
+void define_gpu_comm(nanobind::module_ &module);
+void define_gpu_buffer(nanobind::module_ &module);
+
+}  // namespace vescomm::python

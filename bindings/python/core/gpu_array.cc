@@ -1,0 +1,117 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "gpu_array.h"
+
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <string>
+
+#include "docs_gpu.h"
+#include "errors.h"
+#include "types.h"
+
+namespace nb = nanobind;
+
+namespace vescomm::python {
+
+namespace {
+
+constexpr int cuda = nb::device::cuda::value;
+
+[[noreturn]] void refuse_array(nb::handle array, const char *name, const std::string &why) {
+    const std::string type = nb::cast<std::string>(array.type().attr("__name__"));
+    refuse(std::string(name) + ", a " + type + ", " + why);
+}
+
+// The array by DLPack. The stream -1 asks the other package not to order its streams: the program
+// does that.
+nb::ndarray<nb::ro> import(nb::handle array, const char *name) {
+    if (!nb::hasattr(array, "__dlpack__"))
+        refuse_array(array, name, "does not export DLPack; pass an array in device memory");
+    nb::object capsule;
+    try {
+        capsule = array.attr("__dlpack__")(nb::arg("stream") = -1);
+    } catch (const nb::python_error &error) {
+        if (!error.matches(PyExc_TypeError) && !error.matches(PyExc_BufferError)) throw;
+        refuse_array(array, name, std::string("cannot be shared by DLPack: ") + error.what());
+    }
+    return nb::cast<nb::ndarray<nb::ro>>(capsule);
+}
+
+// An object of nanobind for the same memory, which exports it by DLPack. It keeps `self` alive.
+nb::object exporter(nb::handle self) {
+    const auto &array = nb::cast<const DeviceArray &>(self);
+    const std::vector<std::size_t> shape(array.shape().begin(), array.shape().end());
+    return nb::cast(nb::ndarray<nb::array_api>(array.data(), shape.size(), shape.data(), self,
+                                               nullptr, dlpack_of(array.type()), cuda,
+                                               array.device()));
+}
+
+std::string describe(const DeviceArray &array) {
+    std::string text = "vescomm.gpu.Array(shape=(";
+    for (const std::int64_t extent : array.shape()) text += std::to_string(extent) + ",";
+    return text + "), type=" + name_of(array.type()) +
+           ", device=" + std::to_string(array.device()) + ")";
+}
+
+}  // namespace
+
+DeviceArgument read_device_array(nb::handle array, const char *name, int device) {
+    if (nb::isinstance<DeviceArray>(array)) {
+        const auto &own = nb::cast<const DeviceArray &>(array);
+        if (own.device() != device)
+            refuse_array(array, name,
+                         "is on device " + std::to_string(own.device()) +
+                             ", and the communicator on device " + std::to_string(device));
+        return {own.data(), own.elements(), own.type()};
+    }
+    const nb::ndarray<nb::ro> imported = import(array, name);
+    if (imported.device_type() != cuda || imported.device_id() != device)
+        refuse_array(array, name,
+                     "is not in the memory of device " + std::to_string(device) +
+                         ", on which the communicator is");
+    std::int64_t expected = 1;
+    for (std::size_t i = imported.ndim(); i-- > 0;) {
+        const auto extent = static_cast<std::int64_t>(imported.shape(i));
+        if (extent != 1 && imported.size() != 0 && imported.stride(i) != expected)
+            refuse_array(array, name, "is not contiguous; pass a contiguous array");
+        expected *= extent;
+    }
+    const vescomm_type_t type = type_of(imported.dtype());
+    if (type == VESCOMM_TYPE_DEFAULT)
+        refuse_array(array, name, "has elements of a type that vescomm has not");
+    return {const_cast<void *>(static_cast<const void *>(imported.data())),
+            static_cast<std::int64_t>(imported.size()), type};
+}
+
+void define_gpu_array(nb::module_ &module) {
+    nb::class_<DeviceArray>(module, "GpuArray", docs::gpu_array, nb::is_weak_referenceable())
+        .def_prop_ro(
+            "address",
+            [](const DeviceArray &array) { return reinterpret_cast<std::uintptr_t>(array.data()); },
+            docs::gpu_array_address)
+        .def_prop_ro(
+            "shape", [](const DeviceArray &array) { return nb::tuple(nb::cast(array.shape())); },
+            docs::gpu_array_shape)
+        .def_prop_ro(
+            "type", [](const DeviceArray &array) { return to_python(array.type()); },
+            docs::gpu_array_type)
+        .def_prop_ro("size", &DeviceArray::elements, docs::gpu_array_size)
+        .def_prop_ro("device", &DeviceArray::device, docs::gpu_array_device)
+        .def(
+            "torch",
+            [](nb::handle self) {
+                return nb::module_::import_("torch").attr("from_dlpack")(exporter(self));
+            },
+            docs::gpu_array_torch)
+        .def("__repr__", describe)
+        .def("__dlpack__",
+             [](nb::handle self, nb::args args, nb::kwargs kwargs) {
+                 return exporter(self).attr("__dlpack__")(*args, **kwargs);
+             })
+        .def("__dlpack_device__",
+             [](const DeviceArray &array) { return nb::make_tuple(cuda, array.device()); });
+}
+
+}  // namespace vescomm::python

@@ -1,0 +1,197 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Device buffers, their arrays, and the calls on several of them.
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "docs_gpu.h"
+#include "gpu.h"
+#include "gpu_array.h"
+#include "gpu_handle.h"
+#include "integer.h"
+#include "layout.h"
+#include "types.h"
+
+namespace nb = nanobind;
+
+namespace vescomm::python {
+
+namespace {
+
+// Owner of a device buffer. Arrays share it.
+struct GpuBufferHandle {
+    std::shared_ptr<GpuHandle> gpu;
+    vescomm_gpu_buffer_t *buffer = nullptr;
+    Layout layout;
+    vescomm_type_t type;
+
+    GpuBufferHandle(std::shared_ptr<GpuHandle> on, vescomm_gpu_buffer_t *owned, Layout its_layout,
+                    vescomm_type_t its_type)
+        : gpu(std::move(on)), buffer(owned), layout(std::move(its_layout)), type(its_type) {}
+    GpuBufferHandle(const GpuBufferHandle &) = delete;
+    GpuBufferHandle &operator=(const GpuBufferHandle &) = delete;
+    // Freeing a buffer waits for all ranks, unless its communicator was freed.
+    ~GpuBufferHandle() {
+        if (buffer == nullptr) return;
+        if (gpu->gpu != nullptr) gpu->dropped.push_back(buffer);
+        else vescomm_gpu_buffer_free(buffer);
+    }
+};
+
+// An array keeps it alive.
+struct ArrayOwner {
+    std::shared_ptr<GpuBufferHandle> buffer;
+
+    explicit ArrayOwner(std::shared_ptr<GpuBufferHandle> of) : buffer(std::move(of)) {
+        ++buffer->gpu->arrays;
+    }
+    ArrayOwner(const ArrayOwner &) = delete;
+    ArrayOwner &operator=(const ArrayOwner &) = delete;
+    ~ArrayOwner() { --buffer->gpu->arrays; }
+};
+
+struct GpuBuffer {
+    std::shared_ptr<GpuBufferHandle> handle;
+
+    vescomm_gpu_buffer_t *get() const {
+        handle->gpu->get();
+        if (handle->buffer == nullptr)
+            refuse("the device buffer has been freed; create another one");
+        return handle->buffer;
+    }
+};
+
+vescomm_gpu_buffer_options_t options_of(Integer type, Integer memory, std::uint64_t offset_bytes,
+                                        bool strided, bool any_cuts, const Name &name) {
+    vescomm_gpu_buffer_options_t options = vescomm_gpu_buffer_options_init();
+    options.type = type.small();
+    options.memory = memory.pointer();
+    options.offset_bytes = offset_bytes;
+    options.placement = strided ? VESCOMM_GPU_STRIDED : VESCOMM_GPU_PACKED;
+    options.any_cuts = any_cuts ? 1 : 0;
+    options.name = text_of(name);
+    return options;
+}
+
+void create_buffer(GpuBuffer *self, const Gpu &gpu, const Layout &layout, Integer type,
+                   Integer memory, std::uint64_t offset_bytes, bool strided, bool any_cuts,
+                   const Name &name) {
+    const auto options = options_of(type, memory, offset_bytes, strided, any_cuts, name);
+    vescomm_gpu_buffer_t *buffer = nullptr;
+    gpu.run([&](vescomm_gpu_comm_t *on) {
+        return vescomm_gpu_buffer_create(on, layout.get(), &options, &buffer);
+    });
+    const vescomm_type_t its_type =
+        options.type == VESCOMM_TYPE_DEFAULT ? VESCOMM_F32 : options.type;
+    new (self) GpuBuffer{std::make_shared<GpuBufferHandle>(gpu.handle, buffer, layout, its_type)};
+}
+
+std::uint64_t get_bytes(const Layout &layout, Integer type, bool strided, bool any_cuts) {
+    const auto options = options_of(type, {}, 0, strided, any_cuts, {});
+    std::uint64_t bytes = 0;
+    check(vescomm_gpu_buffer_get_bytes(layout.get(), &options, &bytes));
+    return bytes;
+}
+
+DeviceArray view_of(const GpuBuffer &buffer, const vescomm_view_t &view,
+                    std::vector<std::int64_t> shape) {
+    return DeviceArray(view.data, std::move(shape), buffer.handle->type, buffer.handle->gpu->device,
+                       std::make_shared<ArrayOwner>(buffer.handle));
+}
+
+DeviceArray buffer_data(const GpuBuffer &buffer) {
+    vescomm_view_t view{};
+    check(vescomm_gpu_buffer_get_data(buffer.get(), &view));
+    return view_of(buffer, view, {view.elements});
+}
+
+DeviceArray buffer_shard(const GpuBuffer &buffer, std::optional<Integer> rank) {
+    vescomm_view_t view{};
+    const std::int32_t of = rank ? rank->small() : buffer.handle->gpu->comm->rank();
+    check(vescomm_gpu_buffer_get_shard(buffer.get(), of, &view));
+    return view_of(buffer, view, {view.elements});
+}
+
+DeviceArray buffer_tensor(const GpuBuffer &buffer, nb::handle which) {
+    vescomm_gpu_buffer_t *const got = buffer.get();
+    const Layout &layout = buffer.handle->layout;
+    const std::size_t index = layout.index(which);
+    vescomm_view_t view{};
+    check(vescomm_gpu_buffer_get_tensor(got, index, &view));
+    const vescomm_tensor_t tensor = layout.tensor(index);
+    return view_of(buffer, view, {tensor.shape, tensor.shape + tensor.dimensions});
+}
+
+std::string explain_buffer(const GpuBuffer &buffer, bool reduces) {
+    const char *text = nullptr;
+    vescomm_gpu_buffer_t *const got = buffer.get();
+    check(buffer.handle->gpu->comm->call(
+        [&] { return vescomm_gpu_buffer_explain(got, reduces ? 1 : 0, &text); }));
+    return text;
+}
+
+void free_buffer(GpuBuffer &buffer) {
+    GpuBufferHandle &handle = *buffer.handle;
+    if (handle.buffer == nullptr) return;
+    if (buffer.handle.use_count() > 1)
+        refuse("arrays of the buffer exist; drop them first, because the memory is freed");
+    check(handle.gpu->comm->call([&] { return vescomm_gpu_buffer_free(handle.buffer); }));
+    handle.buffer = nullptr;
+}
+
+// The buffers of a call, and the communicator that serves it.
+struct Group {
+    explicit Group(const std::vector<const GpuBuffer *> &given) {
+        for (const GpuBuffer *buffer : given) buffers.push_back(buffer->get());
+        if (!given.empty()) comm = given[0]->handle->gpu->comm;
+    }
+
+    template <typename Function>
+    void run(Function &&function) const {
+        if (comm) check(comm->call(function));
+    }
+
+    std::vector<vescomm_gpu_buffer_t *> buffers;
+    std::shared_ptr<CommHandle> comm;
+};
+
+void gather_buffers(const std::vector<const GpuBuffer *> &buffers, Integer stream) {
+    const Group group(buffers);
+    group.run([&] {
+        return vescomm_gpu_buffer_all_gather_v(group.buffers.data(), group.buffers.size(),
+                                               stream.pointer());
+    });
+}
+
+void reduce_buffers(const std::vector<const GpuBuffer *> &buffers, Integer op, Integer stream) {
+    const Group group(buffers);
+    group.run([&] {
+        return vescomm_gpu_buffer_reduce_scatter_v(group.buffers.data(), group.buffers.size(),
+                                                   op.small(), stream.pointer());
+    });
+}
+
+}  // namespace
+
+void define_gpu_buffer(nb::module_ &module) {
+    using nb::arg;
+    nb::class_<GpuBuffer>(module, "GpuBuffer", nb::is_weak_referenceable())
+        .def("__init__", create_buffer, arg("comm"), arg("layout"), arg("type"), arg("memory"),
+             arg("offset_bytes"), arg("strided"), arg("any_cuts"), arg("name").none())
+        .def_prop_ro("_layout", [](const GpuBuffer &buffer) { return buffer.handle->layout; })
+        .def_prop_ro(
+            "type", [](const GpuBuffer &buffer) { return to_python(buffer.handle->type); },
+            docs::gpu_buffer_type)
+        .def("data", buffer_data, docs::gpu_buffer_data)
+        .def("shard", buffer_shard, docs::gpu_buffer_shard, arg("rank").none() = nb::none())
+        .def("tensor", buffer_tensor, docs::gpu_buffer_tensor, arg("which"))
+        .def("explain", explain_buffer, docs::gpu_buffer_explain, arg("reduces") = false)
+        .def("free", free_buffer, docs::gpu_buffer_free);
+    module.def("gpu_buffer_get_bytes", get_bytes);
+    module.def("gpu_all_gather_v", gather_buffers);
+    module.def("gpu_reduce_scatter_v", reduce_buffers);
+}
+
+}  // namespace vescomm::python

@@ -1,0 +1,167 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Device communicators, and calls on arrays in device memory.
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+
+#include "docs_gpu.h"
+#include "gpu.h"
+#include "gpu_array.h"
+#include "gpu_handle.h"
+#include "integer.h"
+#include "layout.h"
+#include "types.h"
+
+namespace nb = nanobind;
+
+namespace vescomm::python {
+
+namespace {
+
+void create_gpu(Gpu *self, Comm &comm, std::uint64_t workspace_bytes, Integer min_ctas,
+                Integer max_ctas, const Name &method, Integer nccl_comm) {
+    vescomm_gpu_comm_options_t options = vescomm_gpu_comm_options_init();
+    options.workspace_bytes = workspace_bytes;
+    options.min_ctas = min_ctas.small();
+    options.max_ctas = max_ctas.small();
+    options.method = text_of(method);
+    options.nccl_comm = nccl_comm.pointer();
+    auto handle = std::make_shared<GpuHandle>();
+    handle->comm = comm.share();
+    comm.run(
+        [&](vescomm_comm_t *on) { return vescomm_gpu_comm_create(on, &options, &handle->gpu); });
+    vescomm_gpu_comm_info_t info = vescomm_gpu_comm_info_init();
+    check(vescomm_gpu_comm_get_info(handle->gpu, &info));
+    handle->device = info.device;
+    new (self) Gpu{std::move(handle)};
+}
+
+std::int32_t check_support() {
+    std::int32_t version = 0;
+    check(vescomm_gpu_check_support(&version));
+    return version;
+}
+
+// An array with `elements`, or refuses it.
+DeviceArgument argument(const Gpu &gpu, nb::handle array, const char *name, std::int64_t elements) {
+    const DeviceArgument read = read_device_array(array, name, gpu.handle->device);
+    if (read.elements != elements)
+        refuse(std::string(name) + " has " + std::to_string(read.elements) + " elements, and " +
+               std::to_string(elements) + " are needed");
+    return read;
+}
+
+void require_type(const DeviceArgument &array, const char *name, const DeviceArgument &other,
+                  const char *other_name) {
+    if (array.type != other.type)
+        refuse(std::string(name) + " has elements of type " + name_of(array.type) + ", and " +
+               other_name + " of type " + name_of(other.type));
+}
+
+// The elements of the shard of this rank.
+std::int64_t own_elements(const Gpu &gpu, const Layout &layout) {
+    std::int64_t begin = 0, end = 0;
+    check(vescomm_layout_get_shard(layout.get(), gpu.handle->comm->rank(), &begin, &end));
+    return end - begin;
+}
+
+void all_gather_v(const Gpu &gpu, nb::handle output, const Layout &layout, nb::handle source,
+                  Integer stream) {
+    const DeviceArgument whole = argument(gpu, output, "output", layout.info().elements);
+    DeviceArgument own;
+    if (!source.is_none()) {
+        own = argument(gpu, source, "source", own_elements(gpu, layout));
+        require_type(own, "source", whole, "output");
+    }
+    gpu.run([&](vescomm_gpu_comm_t *on) {
+        return vescomm_gpu_all_gather_v(on, layout.get(), whole.type, own.data, whole.data,
+                                        stream.pointer());
+    });
+}
+
+void reduce_scatter_v(const Gpu &gpu, nb::handle source, const Layout &layout, nb::handle output,
+                      Integer op, Integer stream) {
+    const DeviceArgument whole = argument(gpu, source, "source", layout.info().elements);
+    DeviceArgument own;
+    if (!output.is_none()) {
+        own = argument(gpu, output, "output", own_elements(gpu, layout));
+        require_type(own, "output", whole, "source");
+    }
+    gpu.run([&](vescomm_gpu_comm_t *on) {
+        return vescomm_gpu_reduce_scatter_v(on, layout.get(), whole.type, op.small(), whole.data,
+                                            own.data, stream.pointer());
+    });
+}
+
+void all_reduce(const Gpu &gpu, nb::handle source, nb::handle output, Integer op, Integer stream) {
+    const DeviceArgument from = read_device_array(source, "source", gpu.handle->device);
+    DeviceArgument to = from;
+    if (!output.is_none()) {
+        to = argument(gpu, output, "output", from.elements);
+        require_type(to, "output", from, "source");
+    }
+    gpu.run([&](vescomm_gpu_comm_t *on) {
+        return vescomm_gpu_all_reduce(on, from.data, to.data, from.elements, from.type, op.small(),
+                                      stream.pointer());
+    });
+}
+
+void broadcast(const Gpu &gpu, nb::handle data, Integer root, Integer stream) {
+    const DeviceArgument array = read_device_array(data, "data", gpu.handle->device);
+    gpu.run([&](vescomm_gpu_comm_t *on) {
+        return vescomm_gpu_broadcast(on, array.data, array.elements, array.type, root.small(),
+                                     stream.pointer());
+    });
+}
+
+void wait(const Gpu &gpu, Integer stream) {
+    gpu.run([&](vescomm_gpu_comm_t *on) { return vescomm_gpu_wait(on, stream.pointer()); });
+}
+
+void check_gpu(const Gpu &gpu) {
+    gpu.run([](vescomm_gpu_comm_t *on) { return vescomm_gpu_comm_check(on); });
+}
+
+std::string explain(const Gpu &gpu, const Layout &layout, Integer type, bool reduces) {
+    const char *text = nullptr;
+    gpu.run([&](vescomm_gpu_comm_t *on) {
+        return vescomm_gpu_explain(on, layout.get(), type.small(), reduces ? 1 : 0, &text);
+    });
+    return text;
+}
+
+std::uintptr_t gpu_malloc(const Gpu &gpu, std::uint64_t bytes) {
+    void *memory = nullptr;
+    gpu.run([&](vescomm_gpu_comm_t *on) { return vescomm_gpu_malloc(on, bytes, &memory); });
+    return reinterpret_cast<std::uintptr_t>(memory);
+}
+
+void gpu_mfree(const Gpu &gpu, Integer address) {
+    gpu.run([&](vescomm_gpu_comm_t *on) { return vescomm_gpu_mfree(on, address.pointer()); });
+}
+
+}  // namespace
+
+void define_gpu_comm(nb::module_ &module) {
+    using nb::arg;
+    nb::class_<Gpu>(module, "GpuCommunicator", nb::is_weak_referenceable())
+        .def("__init__", create_gpu, arg("comm"), arg("workspace_bytes"), arg("min_ctas"),
+             arg("max_ctas"), arg("method").none(), arg("nccl_comm"))
+        .def_prop_ro(
+            "device", [](const Gpu &gpu) { return gpu.handle->device; }, docs::gpu_device)
+        .def("_all_gather_v", all_gather_v, arg(), arg(), arg().none(), arg())
+        .def("_reduce_scatter_v", reduce_scatter_v, arg(), arg(), arg().none(), arg(), arg())
+        .def("_all_reduce", all_reduce, arg(), arg().none(), arg(), arg())
+        .def("_broadcast", broadcast)
+        .def("_wait", wait)
+        .def("check", check_gpu, docs::gpu_check)
+        .def("_explain", explain)
+        .def("malloc", gpu_malloc, docs::gpu_malloc, arg("bytes"))
+        .def("mfree", gpu_mfree, docs::gpu_mfree, arg("address"))
+        .def(
+            "free", [](const Gpu &gpu) { gpu.handle->free(); }, docs::gpu_free);
+    module.def("gpu_check_support", check_support);
+}
+
+}  // namespace vescomm::python

@@ -1,0 +1,72 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm.h"
+#include "vescomm/gpu.h"
+
+namespace vescomm::python {
+
+// Owner of a device communicator. Buffers share it. The GIL guards it.
+struct GpuHandle {
+    std::shared_ptr<CommHandle> comm;
+    vescomm_gpu_comm_t *gpu = nullptr;
+    int device = 0;
+    int arrays = 0;  // that exist
+    std::vector<vescomm_gpu_buffer_t *> dropped;  // buffers without a free()
+
+    GpuHandle() = default;
+    GpuHandle(const GpuHandle &) = delete;
+    GpuHandle &operator=(const GpuHandle &) = delete;
+    // The end of a communicator that works waits for all ranks. Without a free() it stays until
+    // the process ends.
+    ~GpuHandle() {
+        if (gpu != nullptr && !comm->broken()) return;
+        vescomm_gpu_comm_free(gpu);
+        free_dropped();
+    }
+
+    vescomm_gpu_comm_t *get() const {
+        if (gpu == nullptr) refuse("the device communicator has been freed; create another one");
+        return gpu;
+    }
+    void free() {
+        if (gpu == nullptr) return;
+        if (arrays > 0)
+            refuse(std::to_string(arrays) +
+                   " arrays of its buffers exist; drop them first, because the memory is freed");
+        check(comm->call([&] { return vescomm_gpu_comm_free(gpu); }));
+        gpu = nullptr;
+        free_dropped();
+    }
+
+private:
+    void free_dropped() {
+        for (vescomm_gpu_buffer_t *buffer : dropped) vescomm_gpu_buffer_free(buffer);
+        dropped.clear();
+    }
+};
+
+// The base class of vescomm.gpu.Communicator.
+struct Gpu {
+    std::shared_ptr<GpuHandle> handle;
+
+    template <typename Function>
+    void run(Function &&function) const {
+        vescomm_gpu_comm_t *const gpu = handle->get();
+        check(handle->comm->call([&] { return function(gpu); }));
+    }
+};
+
+using Name = std::optional<std::string>;
+
+inline const char *text_of(const Name &name) {
+    return name ? name->c_str() : nullptr;
+}
+
+}  // namespace vescomm::python

@@ -1,0 +1,318 @@
+# SPDX-FileCopyrightText: The vescomm authors
+# SPDX-License-Identifier: Apache-2.0
+"""Device memory: ragged collectives on the memory of GPUs, on CUDA streams.
+
+    import torch, vescomm
+    from vescomm import gpu
+
+    comm = vescomm.Communicator.from_environment()
+    torch.cuda.set_device(comm.rank % torch.cuda.device_count())
+    with gpu.Communicator(comm) as device:
+        parameters = gpu.Buffer(device, layout, vescomm.BF16)
+        weight = parameters.tensor("weight").torch()  # shares the memory
+        parameters.all_gather_v()                     # on torch's current stream
+        y = x @ weight.t()
+
+Calls are on a stream: they follow its earlier work, and return before they are complete. `stream` is
+an object of a package, such as torch.cuda.Stream, the integer of a cudaStream_t, or None: torch's
+current stream if the program has imported torch, otherwise the legacy default stream. Arrays that a
+call uses must live until it is complete. All of this is experimental; docs/gpu.md has the rest.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Optional, Sequence
+
+from . import _core
+from ._core import GpuArray as Array
+from .communicator import Communicator as HostCommunicator
+from .layout import Layout
+from .types import Op, Type
+
+__all__ = [
+    "Array",
+    "Buffer",
+    "Communicator",
+    "all_gather_v",
+    "check_support",
+    "get_buffer_bytes",
+    "reduce_scatter_v",
+]
+
+
+def check_support() -> int:
+    """Returns the version of NCCL, such as 22809 for 2.28.9, if device memory can be used.
+
+    Raises:
+        UnsupportedError: its text states what is missing.
+
+    Collective: no.  Blocking: no.  Threads: safe.  Since: 0.1
+    """
+    return _core.gpu_check_support()
+
+
+def _address(stream: Any) -> int:
+    """The cudaStream_t of a stream."""
+    if stream is None:
+        torch = sys.modules.get("torch")
+        if torch is None or not torch.cuda.is_available():
+            return 0
+        stream = torch.cuda.current_stream()
+    if hasattr(stream, "__cuda_stream__"):
+        return int(stream.__cuda_stream__()[1])
+    for name in ("cuda_stream", "ptr", "handle"):  # torch, CuPy, Numba and others
+        if hasattr(stream, name):
+            return int(getattr(stream, name))
+    return int(stream)
+
+
+class Communicator(_core.GpuCommunicator):
+    """An NCCL communicator of the ranks of a vescomm.Communicator, each with its GPU.
+
+    Free it on all ranks with free(), or by a with statement. Without that it stays until the process
+    ends.
+
+    Since: 0.1
+    """
+
+    def __init__(
+        self,
+        comm: HostCommunicator,
+        *,
+        workspace_bytes: int = 0,
+        min_ctas: int = 0,
+        max_ctas: int = 0,
+        method: Optional[str] = None,
+        nccl_comm: int = 0,
+    ) -> None:
+        """Creates it on the current device of the calling thread.
+
+        Args:
+            comm: its control plane connects NCCL. It may be freed before or after this one.
+            workspace_bytes: device memory for the method "padded".
+            min_ctas, max_ctas: numbers of thread blocks of NCCL's kernels. 0: NCCL chooses.
+            method: of all_gather_v and reduce_scatter_v, such as "rooted". None: vescomm chooses.
+            nccl_comm: the address of an ncclComm_t of the program, of the same ranks. 0: a new one.
+
+        Raises:
+            UnsupportedError: a rank lacks a GPU or a library; the text names both. MismatchError,
+            OutOfMemoryError, InvalidArgumentError, OperatingSystemError, TimeoutError,
+            PeerFailedError.
+
+        Collective: yes, same order.  Blocking: yes, at most the timeout.  Threads: one at a time per
+        communicator.  Since: 0.1
+        """
+        super().__init__(comm, workspace_bytes, min_ctas, max_ctas, method, nccl_comm)
+
+    def __enter__(self) -> "Communicator":
+        return self
+
+    def __exit__(self, kind: Any, *_: Any) -> None:
+        # After an exception arrays may exist, and other ranks may not come.
+        if kind is None:
+            self.free()
+
+    def all_gather_v(
+        self, output: Any, layout: Layout, source: Any = None, *, stream: Any = None
+    ) -> None:
+        """Gathers the shards of all ranks on all ranks.
+
+        Args:
+            output: the whole buffer, a contiguous device array.
+            layout: the same on every rank, with one shard for each rank.
+            source: the shard of this rank. None: it lies in its place of output.
+
+        Raises:
+            InvalidArgumentError: nothing happened. UnsupportedError, TimeoutError, PeerFailedError,
+            OperatingSystemError.
+
+        Collective: yes, same order.  Blocking: until it is on the stream, at most the timeout.
+        Threads: one at a time per communicator.  Since: 0.1
+        """
+        self._all_gather_v(output, layout, source, _address(stream))
+
+    def reduce_scatter_v(
+        self,
+        source: Any,
+        layout: Layout,
+        output: Any = None,
+        op: int = Op.SUM,
+        *,
+        stream: Any = None,
+    ) -> None:
+        """Reduces the arrays of all ranks and leaves each rank its shard of the result.
+
+        Args:
+            source: the whole buffer, a contiguous device array.
+            layout: the same on every rank, with one shard for each rank.
+            output: for the shard of this rank. None: its place in source; the rest is undefined.
+            op: sum, product, minimum, maximum; average of floats.
+
+        Raises:
+            as all_gather_v().
+
+        Collective: yes, same order.  Blocking: until it is on the stream, at most the timeout.
+        Threads: one at a time per communicator.  Since: 0.1
+        """
+        self._reduce_scatter_v(source, layout, output, op, _address(stream))
+
+    def all_reduce(
+        self, source: Any, output: Any = None, op: int = Op.SUM, *, stream: Any = None
+    ) -> None:
+        """Reduces the arrays of all ranks and leaves every rank the result.
+
+        Args:
+            source: a contiguous device array, of the same size on every rank.
+            output: an array of the same size. None: source.
+            op: as reduce_scatter_v().
+
+        Raises:
+            as all_gather_v().
+
+        Collective: yes, same order.  Blocking: until it is on the stream, at most the timeout.
+        Threads: one at a time per communicator.  Since: 0.1
+        """
+        self._all_reduce(source, output, op, _address(stream))
+
+    def broadcast(self, data: Any, root: int = 0, *, stream: Any = None) -> None:
+        """Copies the array of the root to all ranks.
+
+        Args:
+            data: a contiguous device array: read on rank root, written on all others.
+            root: the same on every rank.
+
+        Raises:
+            as all_gather_v().
+
+        Collective: yes, same order.  Blocking: until it is on the stream, at most the timeout.
+        Threads: one at a time per communicator.  Since: 0.1
+        """
+        self._broadcast(data, root, _address(stream))
+
+    def wait(self, stream: Any = None) -> None:
+        """Waits until the work of a stream is complete. Use it instead of a synchronisation of CUDA,
+        which would wait for a rank that has died for ever.
+
+        Raises:
+            TimeoutError, PeerFailedError, and the first error of a broken communicator.
+
+        Collective: no.  Blocking: yes, at most the timeout.  Threads: one at a time per communicator.
+        Since: 0.1
+        """
+        self._wait(_address(stream))
+
+    def explain(self, layout: Layout, type: int = Type.F32, reduces: bool = False) -> str:
+        """Returns a text that says how a ragged collective on a layout will run, and why.
+
+        Args:
+            reduces: False: all_gather_v(); True: reduce_scatter_v().
+
+        Collective: no.  Blocking: no.  Threads: one at a time per communicator.  Since: 0.1
+        """
+        return self._explain(layout, type, reduces)
+
+
+class Buffer(_core.GpuBuffer):
+    """A layout in device memory that is registered with NCCL once.
+
+    Since: 0.1
+    """
+
+    def __init__(
+        self,
+        comm: Communicator,
+        layout: Layout,
+        type: int = Type.F32,
+        *,
+        memory: int = 0,
+        offset_bytes: int = 0,
+        strided: bool = False,
+        any_cuts: bool = False,
+        name: Optional[str] = None,
+    ) -> None:
+        """Creates a buffer with undefined contents.
+
+        Args:
+            layout: the same on every rank, with one shard for each rank.
+            type: of the elements.
+            memory: an address of Communicator.malloc(), of the same call on all ranks. 0: new
+                memory, which is freed with the buffer.
+            offset_bytes: first byte in memory, a multiple of 256.
+            strided: shards begin at multiples of the largest one.
+            any_cuts: shards may begin at any element, which is slower than multiples of 16 bytes.
+            name: in error texts.
+
+        Raises:
+            InvalidArgumentError: also for a shard that does not begin at a multiple of 16 bytes.
+            MismatchError, OutOfMemoryError, TimeoutError, PeerFailedError.
+
+        Collective: yes, same order.  Blocking: yes, at most the timeout.  Threads: one at a time per
+        communicator.  Since: 0.1
+        """
+        super().__init__(comm, layout, type, memory, offset_bytes, strided, any_cuts, name)
+
+    @property
+    def layout(self) -> Layout:
+        """The layout. Since: 0.1"""
+        return Layout._of(self._layout)
+
+    def all_gather_v(self, *, stream: Any = None) -> None:
+        """Gathers the shards of all ranks on all ranks, in place; see all_gather_v() of the module.
+
+        Since: 0.1
+        """
+        all_gather_v([self], stream=stream)
+
+    def reduce_scatter_v(self, op: int = Op.SUM, *, stream: Any = None) -> None:
+        """Reduces the buffers of all ranks, in place; see reduce_scatter_v() of the module.
+
+        Since: 0.1
+        """
+        reduce_scatter_v([self], op, stream=stream)
+
+    def __repr__(self) -> str:
+        return f"<vescomm.gpu.Buffer of {self._layout.elements} {self.type.name}>"
+
+
+def get_buffer_bytes(
+    layout: Layout, type: int = Type.F32, *, strided: bool = False, any_cuts: bool = False
+) -> int:
+    """Returns the bytes of device memory that a buffer needs. Needs no GPU.
+
+    Collective: no.  Blocking: no.  Threads: safe.  Since: 0.1
+    """
+    return _core.gpu_buffer_get_bytes(layout, type, strided, any_cuts)
+
+
+def all_gather_v(buffers: Sequence[Buffer], *, stream: Any = None) -> None:
+    """Gathers the shards of all ranks on all ranks, in place, in several buffers at once.
+
+    Args:
+        buffers: of one communicator; the same on every rank, in the same order.
+
+    Raises:
+        as Communicator.all_gather_v().
+
+    Collective: yes, same order.  Blocking: until it is on the stream, at most the timeout.
+    Threads: one at a time per communicator.  Since: 0.1
+    """
+    _core.gpu_all_gather_v(list(buffers), _address(stream))
+
+
+def reduce_scatter_v(
+    buffers: Sequence[Buffer], op: int = Op.SUM, *, stream: Any = None
+) -> None:
+    """Reduces the buffers of all ranks, in place, and leaves each rank its shard of each result.
+
+    Args:
+        buffers: as for all_gather_v().
+        op: sum, product, minimum, maximum; average of floats.
+
+    Raises:
+        as Communicator.all_gather_v().
+
+    Collective: yes, same order.  Blocking: until it is on the stream, at most the timeout.
+    Threads: one at a time per communicator.  Since: 0.1
+    """
+    _core.gpu_reduce_scatter_v(list(buffers), op, _address(stream))

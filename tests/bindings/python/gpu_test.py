@@ -1,0 +1,206 @@
+# SPDX-FileCopyrightText: The vescomm authors
+# SPDX-License-Identifier: Apache-2.0
+"""vescomm.gpu on the test double of CUDA and NCCL: ranks are threads of this process, each with a
+device. GPU_DOUBLE_FOLDER has the double's libraries, which the loader must find."""
+
+import ctypes
+import gc
+import os
+import threading
+import unittest
+
+import vescomm
+from job import free_address
+from vescomm import gpu
+
+FOLDER = os.environ["GPU_DOUBLE_FOLDER"]
+CUDA = ctypes.CDLL(os.path.join(FOLDER, "libcudart.so.13"), mode=ctypes.RTLD_GLOBAL)
+TO_DEVICE, TO_HOST = 1, 2
+DL_CUDA = 2
+
+
+def write(array, values):
+    data = (ctypes.c_float * len(values))(*values)
+    size = ctypes.c_size_t(4 * len(values))
+    assert CUDA.cudaMemcpy(ctypes.c_void_p(array.address), data, size, TO_DEVICE) == 0
+
+
+def read(array):
+    data = (ctypes.c_float * array.size)()
+    size = ctypes.c_size_t(4 * array.size)
+    assert CUDA.cudaMemcpy(data, ctypes.c_void_p(array.address), size, TO_HOST) == 0
+    return list(data)
+
+
+def run_ranks(ranks, body):
+    """Runs body(comm) in a thread for each rank, with a device of its own."""
+    address, errors = free_address(), []
+
+    def run(rank):
+        try:
+            assert CUDA.cudaSetDevice(rank) == 0
+            with vescomm.Communicator(rank, ranks, address, "a secret of this test") as comm:
+                body(comm)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(ranks)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+
+
+def layout_of(ranks):
+    """Shards of 8, 16, 24 elements and so on, with a tensor of 2 x 2 in the first one."""
+    counts = [8 * (rank + 1) for rank in range(ranks)]
+    cuts = [sum(counts[:rank]) for rank in range(ranks + 1)]
+    return vescomm.Layout([vescomm.Tensor("w", (2, 2)), vescomm.Tensor("b", (3,), 4)], cuts[-1], cuts)
+
+
+class Exported:
+    """An array of another package."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack__(self, stream=None):
+        assert stream == -1
+        return self.array.__dlpack__()
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+
+class Gpu(unittest.TestCase):
+    def test_buffers_gather_and_reduce(self):
+        def body(comm):
+            layout = layout_of(comm.ranks)
+            with gpu.Communicator(comm) as device:
+                self.assertEqual(device.device, comm.rank)
+                first, second = (gpu.Buffer(device, layout, name=name) for name in "ab")
+                for buffer in (first, second):
+                    own = buffer.shard()
+                    write(own, [comm.rank + 1.0] * own.size)
+                gpu.all_gather_v([first, second])
+                device.wait()
+                for buffer in (first, second):
+                    for rank in range(comm.ranks):
+                        self.assertEqual(set(read(buffer.shard(rank))), {rank + 1.0})
+                self.assertEqual(first.tensor("w").shape, (2, 2))
+                self.assertEqual(read(first.tensor(0)), [1.0] * 4)
+                whole = first.data()
+                write(whole, [comm.rank + 1.0] * whole.size)
+                first.reduce_scatter_v()
+                device.wait()
+                total = comm.ranks * (comm.ranks + 1) / 2
+                self.assertEqual(set(read(first.shard())), {total})
+                self.assertIn("reduce_scatter_v", first.explain(True))
+                del whole, own
+                first.free()
+                with self.assertRaisesRegex(vescomm.InvalidArgumentError, "has been freed"):
+                    first.shard()
+
+        for ranks in (1, 2, 3):
+            run_ranks(ranks, body)
+
+    def test_calls_take_arrays_of_other_packages(self):
+        def body(comm):
+            layout = layout_of(comm.ranks)
+            with gpu.Communicator(comm, workspace_bytes=4096, method="padded") as device:
+                memory = gpu.Buffer(device, layout)
+                other = gpu.Buffer(device, layout)
+                whole, own = memory.data(), other.shard()
+                write(own, [float(comm.rank)] * own.size)
+                device.all_gather_v(Exported(whole), layout, Exported(own))
+                device.wait()
+                for rank in range(comm.ranks):
+                    self.assertEqual(set(read(memory.shard(rank))), {float(rank)})
+                device.reduce_scatter_v(whole, layout, own, vescomm.MAX)
+                device.wait()
+                self.assertEqual(set(read(own)), {float(comm.rank)})
+                device.broadcast(whole, root=comm.ranks - 1)
+                device.all_reduce(whole, other.data())
+                device.wait()
+                with self.assertRaisesRegex(vescomm.InvalidArgumentError, "output has 8 elements"):
+                    device.all_reduce(whole, memory.shard(0))
+                with self.assertRaisesRegex(vescomm.InvalidArgumentError, "does not export DLPack"):
+                    device.all_reduce([1.0])
+                self.assertIn("method padded", device.explain(layout))
+                del whole, own
+
+        run_ranks(2, body)
+
+    def test_arrays_export_dlpack_and_keep_the_memory(self):
+        def body(comm):
+            with gpu.Communicator(comm) as device:
+                buffer = gpu.Buffer(device, layout_of(1), vescomm.BF16)
+                array = buffer.tensor("w")
+                self.assertEqual(array.__dlpack_device__(), (DL_CUDA, 0))
+                capsule = array.__dlpack__(stream=-1)
+                self.assertEqual(array.type, vescomm.BF16)
+                del array
+                for free in (buffer.free, device.free):
+                    with self.assertRaisesRegex(vescomm.InvalidArgumentError, "drop them first"):
+                        free()
+                del capsule
+                gc.collect()
+                buffer.free()
+
+        run_ranks(1, body)
+
+    def test_a_dropped_buffer_is_freed_with_its_communicator(self):
+        def body(comm):
+            device = gpu.Communicator(comm)
+            gpu.Buffer(device, layout_of(1))
+            kept = gpu.Buffer(device, layout_of(1))
+            gc.collect()
+            device.free()
+            device.free()
+            with self.assertRaisesRegex(vescomm.InvalidArgumentError, "has been freed"):
+                kept.data()
+
+        run_ranks(1, body)
+
+    def test_memory_holds_several_buffers(self):
+        def body(comm):
+            layout = layout_of(comm.ranks)
+            size = gpu.get_buffer_bytes(layout)
+            with gpu.Communicator(comm) as device:
+                memory = device.malloc(512 + size)
+                buffers = [
+                    gpu.Buffer(device, layout, memory=memory, offset_bytes=offset)
+                    for offset in (0, 512)
+                ]
+                self.assertEqual(buffers[1].data().address - buffers[0].data().address, 512)
+                with self.assertRaisesRegex(vescomm.InvalidArgumentError, "device buffers"):
+                    device.mfree(memory)
+                for buffer in buffers:
+                    buffer.free()
+                device.mfree(memory)
+
+        run_ranks(2, body)
+
+    def test_streams_are_integers_or_objects(self):
+        class Torch:
+            cuda_stream = 0
+
+        class Protocol:
+            def __cuda_stream__(self):
+                return (0, 0)
+
+        def body(comm):
+            with gpu.Communicator(comm) as device:
+                for stream in (None, 0, Torch(), Protocol()):
+                    device.wait(stream)
+
+        run_ranks(1, body)
+
+    def test_support(self):
+        self.assertEqual(gpu.check_support(), 22809)
+
+
+if __name__ == "__main__":
+    unittest.main()
