@@ -48,6 +48,9 @@ inline constexpr int capture_none = 0;
 inline constexpr int capture_active = 1;
 inline constexpr int capture_invalidated = 2;
 
+inline constexpr unsigned host_mapped = 2;  // of cudaHostAlloc()
+inline constexpr unsigned stream_non_blocking = 1;  // of cudaStreamCreateWithFlags()
+
 // cudaStreamCaptureMode
 inline constexpr int capture_mode_relaxed = 2;
 
@@ -64,6 +67,10 @@ inline constexpr int capture_mode_relaxed = 2;
     X(cudaStreamIsCapturing, stream_is_capturing, (Stream stream, int *status))       \
     X(cudaThreadExchangeStreamCaptureMode, exchange_capture_mode, (int *mode))        \
     X(cudaDeviceSynchronize, device_synchronize, ())                                  \
+    X(cudaStreamCreateWithFlags, stream_create, (Stream * stream, unsigned flags))    \
+    X(cudaStreamDestroy, stream_destroy, (Stream stream))                             \
+    X(cudaHostAlloc, host_alloc, (void **pointer, std::size_t bytes, unsigned flags)) \
+    X(cudaFreeHost, free_host, (void *pointer))                                       \
     X(cudaGetLastError, get_last_error, ())
 
 // The functions that load and launch kernels, which early releases of CUDA 12 lack.

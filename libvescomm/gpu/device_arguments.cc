@@ -40,15 +40,6 @@ nccl::Op nccl_op(const char *function, vescomm_op_t op, vescomm_type_t type) {
                                                name_of_type(type) + " on device memory");
 }
 
-// NCCL chooses the order of contributions.
-void check_reproducible(const char *function, const DeviceCommunicator &comm) {
-    if (comm.comm().reproducible() && comm.ranks() > 1)
-        throw Error(VESCOMM_ERROR_UNSUPPORTED,
-                    std::string(function) +
-                        ": the communicator asks for reproducible reductions, and those of NCCL "
-                        "are not");
-}
-
 }  // namespace
 
 void refuse(const char *function, const std::string &why) {
@@ -87,10 +78,16 @@ void check_layout(const char *function, const DeviceCommunicator &comm, const La
                              " ranks");
 }
 
-Reduction checked_reduction(const char *function, const DeviceCommunicator &comm,
-                            vescomm_type_t type, vescomm_op_t op) {
-    check_reproducible(function, comm);
-    return {nccl_type(function, type), nccl_op(function, op, type)};
+void check_reproducible(const char *function, const DeviceCommunicator &comm) {
+    if (comm.comm().reproducible() && comm.ranks() > 1)
+        throw Error(VESCOMM_ERROR_UNSUPPORTED,
+                    std::string(function) +
+                        ": the communicator asks for reproducible reductions, and those of NCCL "
+                        "are not");
+}
+
+Reduction checked_reduction(const char *function, vescomm_type_t type, vescomm_op_t op) {
+    return {nccl_type(function, type), nccl_op(function, op, type), type, op};
 }
 
 }  // namespace vescomm::internal::device

@@ -28,8 +28,9 @@ void check_overlap(const char *function, const char *first, std::uint64_t first_
                    const char *second, std::uint64_t second_bytes, const char *expected);
 // The layout has a shard for each rank.
 void check_layout(const char *function, const DeviceCommunicator &comm, const Layout &layout);
-// NCCL's type and operator. Refuses reductions if the communicator asks for reproducible ones.
-Reduction checked_reduction(const char *function, const DeviceCommunicator &comm,
-                            vescomm_type_t type, vescomm_op_t op);
+// NCCL's type and operator.
+Reduction checked_reduction(const char *function, vescomm_type_t type, vescomm_op_t op);
+// Refuses reductions by NCCL if the communicator asks for reproducible ones.
+void check_reproducible(const char *function, const DeviceCommunicator &comm);
 
 }  // namespace vescomm::internal::device

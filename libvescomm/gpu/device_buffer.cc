@@ -127,15 +127,29 @@ char *DeviceBuffer::tensor(const char *function, std::size_t index) const {
     return this->shard(rank) + bytes(tensor.offset - shard.begin);
 }
 
+DeviceProblem DeviceBuffer::problem(const DeviceCommunicator &comm, bool reduces) const {
+    DeviceProblem problem = device::problem_of(comm, placement_, reduces);
+    problem.no_peers = comm.why_no_peers();
+    problem.reproducible = comm.comm().reproducible() && comm.ranks() > 1;
+    if (problem.no_peers.empty() && comm.find_memory(memory())->peers.empty())
+        problem.no_peers = "not all ranks can address one another's memory";
+    return problem;
+}
+
+std::vector<char *> DeviceBuffer::peers(DeviceCommunicator &comm) const {
+    std::vector<char *> all = comm.find_memory(memory())->peers;
+    for (char *&one : all) one += data_ - static_cast<char *>(memory());
+    return all;
+}
+
 DeviceMethod DeviceBuffer::method(const DeviceCommunicator &comm, bool reduces) {
     auto &method = methods_[reduces ? 1 : 0];
-    if (!method)
-        method = choose_device_method(device::problem_of(comm, placement_, reduces)).method;
+    if (!method) method = choose_device_method(problem(comm, reduces)).method;
     return *method;
 }
 
 std::string DeviceBuffer::explain(DeviceCommunicator &comm, bool reduces) const {
-    const DeviceProblem problem = device::problem_of(comm, placement_, reduces);
+    const DeviceProblem problem = this->problem(comm, reduces);
     const DeviceMemory *memory = comm.find_memory(this->memory());
     std::string text = "buffer \"" + name() + "\": " + number(placement_.size()) + " bytes of " +
                        name_of_type(type()) + ", " + (placement_.strided() ? "strided" : "packed");

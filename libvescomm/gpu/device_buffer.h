@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "gpu/device_collectives.h"
 #include "gpu/device_communicator.h"
@@ -54,6 +55,9 @@ public:
     // Throws INVALID_ARGUMENT for a tensor that gaps divide.
     char *tensor(const char *function, std::size_t index) const;
 
+    DeviceProblem problem(const DeviceCommunicator &comm, bool reduces) const;
+    // The address of the buffer of each rank, for the method `peer`.
+    std::vector<char *> peers(DeviceCommunicator &comm) const;
     // The method of a collective on this buffer alone. Throws as choose_device_method().
     DeviceMethod method(const DeviceCommunicator &comm, bool reduces);
     // Several lines of text: memory, and how a collective will run.

@@ -51,7 +51,7 @@ public:
     void choose(RaggedCall &call, DeviceBuffer &buffer) {
         call.method = buffer.method(comm_, call.reduction != nullptr);
         if (call.method != DeviceMethod::padded) return;
-        DeviceProblem problem = problem_of(comm_, buffer.placement(), call.reduction != nullptr);
+        DeviceProblem problem = buffer.problem(comm_, call.reduction != nullptr);
         const std::uint64_t needed = padded_bytes(problem.shard_bytes);
         if (needed <= problem.workspace_bytes - used_) {
             call.workspace = comm_.workspace() + used_;
@@ -89,6 +89,7 @@ void run_group(const char *function, DeviceCommunicator &comm,
         call.reduction = reductions.empty() ? nullptr : &reductions[k];
         parts.choose(call, *buffers[k]);
         if (call.placement->sum() == 0) continue;
+        if (call.method == DeviceMethod::peer) call.peers = buffers[k]->peers(comm);
         call.whole = buffers[k]->data();
         call.shard = buffers[k]->shard(comm.rank());
         calls.push_back(call);
@@ -112,7 +113,7 @@ void reduce_scatter_v(std::span<DeviceBuffer *const> buffers, vescomm_op_t op,
     const auto comm = checked_comm(function, buffers);
     std::vector<Reduction> reductions;
     for (const DeviceBuffer *buffer : buffers)
-        reductions.push_back(checked_reduction(function, *comm, buffer->type(), op));
+        reductions.push_back(checked_reduction(function, buffer->type(), op));
     run_group(function, *comm, buffers, reductions, stream);
 }
 

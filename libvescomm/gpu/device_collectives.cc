@@ -69,7 +69,8 @@ void reduce_scatter_v(DeviceCommunicator &comm, const Layout &layout, vescomm_ty
     const char *function = "vescomm_gpu_reduce_scatter_v";
     comm.check_call(function);
     const DevicePlacement placement = checked_placement(function, comm, layout, type);
-    const Reduction reduction = checked_reduction(function, comm, type, op);
+    check_reproducible(function, comm);
+    const Reduction reduction = checked_reduction(function, type, op);
     RaggedCall call;
     call.placement = &placement;
     call.reduction = &reduction;
@@ -83,7 +84,8 @@ void all_reduce(DeviceCommunicator &comm, const void *source, void *output, std:
     comm.check_call(function);
     check_type(function, type);
     check_count(function, count);
-    const Reduction reduction = checked_reduction(function, comm, type, op);
+    check_reproducible(function, comm);
+    const Reduction reduction = checked_reduction(function, type, op);
     if (count == 0) return;
     check_pointer(function, "source", source, type);
     check_pointer(function, "output", output, type);

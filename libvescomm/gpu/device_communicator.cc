@@ -75,6 +75,7 @@ void DeviceCommunicator::connect() {
     });
     if (options_.borrowed != nullptr) nccl_ = options_.borrowed;
     else create_nccl(ids[0]);
+    link_peers();
     if (options_.workspace_bytes == 0) return;
     // Every rank knows whether all of them have their workspace.
     agree(c, "device workspace", c.deadline(), [&] {
@@ -151,7 +152,10 @@ DeviceCommunicator::~DeviceCommunicator() {
         if (device_is_idle()) {
             for (const auto &[pointer, memory] : memories_) release(pointer, memory);
             if (workspace_ != nullptr) release(workspace_, {});
-        } else log_leak("its device memory", "work of the device may still use it");
+        } else {
+            log_leak("its device memory", "work of the device may still use it");
+            if (peer_links_) peer_links_->leak();
+        }
     }
     if (options_.borrowed == nullptr) finalize_nccl();
     abort_nccl();  // no effect if it has been finalized
@@ -337,6 +341,7 @@ void DeviceCommunicator::poll(const char *what, const Done &done) {
 }
 
 void DeviceCommunicator::abort_nccl() noexcept {
+    if (peer_links_) peer_links_->end();
     const nccl::Comm ended = std::exchange(nccl_, nullptr);
     if (ended == nullptr || options_.borrowed != nullptr) return;
     if (watch_ && watch_->ended() && libraries_.nccl.comm_revoke == nullptr) return;  // it did

@@ -7,12 +7,14 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "comm/communicator.h"
 #include "gpu/background_call.h"
 #include "gpu/gpu_libraries.h"
 #include "gpu/nccl_watch.h"
+#include "gpu/peer_links.h"
 
 namespace vescomm::internal {
 
@@ -23,6 +25,8 @@ struct DeviceMemory {
     nccl::Window window = nullptr;  // nullptr: NCCL has no symmetric memory on these devices
     void *registration = nullptr;  // of ncclCommRegister(), without a window
     int buffers = 0;  // number of DeviceBuffer that use it
+    // Its address on each rank, for kernels; empty: not all ranks can address all.
+    std::vector<char *> peers;
 };
 
 // An NCCL communicator of the ranks of a communicator, each on its GPU, with the memory that is
@@ -100,6 +104,15 @@ public:
     void free(void *pointer, int users = 0);
     // The memory of allocate() that begins there; nullptr if there is none.
     DeviceMemory *find_memory(void *pointer);
+    const DeviceMemory *find_memory(void *pointer) const;
+
+    // The reason why kernels of ranks cannot read one another's memory, the same on every rank;
+    // empty: they can, and there are peer_links().
+    const std::string &why_no_peers() const { return why_no_peers_; }
+    const PeerLinks *peer_links() const { return peer_links_.get(); }
+
+    // Breaks the communicator, and throws.
+    [[noreturn]] void fail(vescomm_status_t status, const std::string &why);
 
 private:
     DeviceCommunicator(std::shared_ptr<Communicator> comm, const Options &options,
@@ -148,10 +161,12 @@ private:
     void log_leak(const char *what, const char *why) const noexcept;
     // The text of an error of CUDA, which it clears: the program does not find it later.
     std::string cuda_reason(cuda::Error error) const;
-    // Breaks the communicator, and throws.
-    [[noreturn]] void fail(vescomm_status_t status, const std::string &why);
     std::string reason(nccl::Result result) const;
     void register_memory(void *pointer, DeviceMemory &memory);
+    // Collective: prepares the kernels that read other ranks' memory, if all ranks can.
+    void link_peers();
+    // Collective: the addresses of registered memory on all ranks.
+    void find_peers(DeviceMemory &memory);
     void release(void *pointer, const DeviceMemory &memory) noexcept;
 
     const std::shared_ptr<Communicator> comm_;
@@ -160,6 +175,8 @@ private:
     int device_ = -1;
     nccl::Comm nccl_ = nullptr;  // nullptr: not connected, or aborted
     bool abort_runs_ = false;  // the abort has not ended within its limit
+    std::string why_no_peers_ = "unknown";
+    std::unique_ptr<PeerLinks> peer_links_;
     std::unique_ptr<NcclWatch> watch_;  // nullptr: the communicator of NCCL is the caller's
     void *workspace_ = nullptr;
     std::map<void *, DeviceMemory> memories_;  // of allocate(), by first address

@@ -4,6 +4,7 @@
 // The registered memory of a device communicator. ncclMemAlloc() itself falls back to cudaMalloc()
 // where the device has no memory that can be shared.
 #include <algorithm>
+#include <utility>
 
 #include "comm/agree.h"
 #include "gpu/device_communicator.h"
@@ -42,8 +43,62 @@ void *DeviceCommunicator::allocate(std::uint64_t bytes) {
         throw;
     }
     memory.number = allocations_++;
-    register_memory(pointer, memories_.emplace(pointer, memory).first->second);
+    DeviceMemory &kept = memories_.emplace(pointer, memory).first->second;
+    register_memory(pointer, kept);
+    if (why_no_peers_.empty()) find_peers(kept);
     return pointer;
+}
+
+void DeviceCommunicator::find_peers(DeviceMemory &memory) {
+    const char *label = "device memory allocation";
+    // The memory of all ranks is registered when all have come.
+    const auto first_reason = [&](const std::vector<std::string> &reasons) {
+        for (const std::string &one : reasons)
+            if (!one.empty()) return one;
+        return std::string();
+    };
+    std::vector<char *> peers;
+    const bool window = memory.window != nullptr;
+    if (!first_reason(agree(*comm_, label, comm_->deadline(), [&] {
+             return std::string(window ? "" : "no window");
+         })).empty())
+        return;
+    const auto reasons = agree(*comm_, label, comm_->deadline(), [&] {
+        for (int rank = 0; rank < ranks(); ++rank) {
+            void *address = nullptr;
+            const auto result =
+                libraries_.nccl.get_peer_device_pointer(memory.window, 0, rank, &address);
+            if (result != nccl::success || address == nullptr) return std::string("no address");
+            peers.push_back(static_cast<char *>(address));
+        }
+        return std::string();
+    });
+    if (first_reason(reasons).empty()) memory.peers = std::move(peers);
+}
+
+void DeviceCommunicator::link_peers() {
+    const auto reasons = agree(*comm_, "device communicator creation", comm_->deadline(),
+                               [&] { return PeerLinks::obstacle(*this); });
+    for (std::size_t rank = 0; rank < reasons.size(); ++rank)
+        if (!reasons[rank].empty()) {
+            why_no_peers_ = reasons[rank];
+            if (reasons[rank] != reasons[0])
+                why_no_peers_ += " (rank " + std::to_string(rank) + ")";
+            return;
+        }
+    why_no_peers_.clear();
+    void *flags = allocate(PeerLinks::bytes(ranks()));
+    const DeviceMemory &memory = *find_memory(flags);
+    if (memory.peers.empty()) {
+        why_no_peers_ = "not all ranks can address one another's memory";
+        free(flags);
+        return;
+    }
+    // The flags of all ranks are zero before any kernel writes one.
+    agree(*comm_, "device communicator creation", comm_->deadline(), [&] {
+        peer_links_ = std::make_unique<PeerLinks>(*this, flags, memory);
+        return std::string();
+    });
 }
 
 void DeviceCommunicator::register_memory(void *pointer, DeviceMemory &memory) {
@@ -61,9 +116,13 @@ void DeviceCommunicator::register_memory(void *pointer, DeviceMemory &memory) {
             "ncclCommRegister()");
 }
 
-DeviceMemory *DeviceCommunicator::find_memory(void *pointer) {
+const DeviceMemory *DeviceCommunicator::find_memory(void *pointer) const {
     const auto found = memories_.find(pointer);
     return found == memories_.end() ? nullptr : &found->second;
+}
+
+DeviceMemory *DeviceCommunicator::find_memory(void *pointer) {
+    return const_cast<DeviceMemory *>(std::as_const(*this).find_memory(pointer));
 }
 
 void DeviceCommunicator::free(void *pointer, int users) {

@@ -117,6 +117,21 @@ DeviceCandidate messages(const DeviceProblem &problem, const Sizes &sizes,
             "a group of ncclSend and ncclRecv between all pairs of ranks"};
 }
 
+// Every rank reads what it needs. The rank with the largest shard reads most of a reduction.
+DeviceCandidate peer(const DeviceProblem &problem, const Sizes &sizes, const DeviceCosts &costs) {
+    if (!problem.no_peers.empty()) return {DeviceMethod::peer, 0, false, problem.no_peers};
+    const double bytes = problem.reduces   ? (sizes.ranks - 1) * sizes.largest
+                         : sizes.ranks > 1 ? sizes.sum - sizes.smallest
+                                           : 0;
+    return {
+        DeviceMethod::peer,
+        costs.peer_launch + 2 * costs.meeting + bytes * slowness(problem, costs) / costs.peer_link,
+        true,
+        problem.reduces ? "a kernel that reads this rank's shard of all ranks, and sums in "
+                          "their order"
+                        : "a kernel that reads the shards of all ranks"};
+}
+
 DeviceCandidate candidate(DeviceMethod method, const DeviceProblem &problem, const Sizes &sizes,
                           const DeviceCosts &costs) {
     switch (method) {
@@ -129,9 +144,18 @@ DeviceCandidate candidate(DeviceMethod method, const DeviceProblem &problem, con
         case DeviceMethod::rooted:
             return rooted(problem, sizes, costs);
         case DeviceMethod::messages:
+            return messages(problem, sizes, costs);
+        case DeviceMethod::peer:
             break;
     }
-    return messages(problem, sizes, costs);
+    return peer(problem, sizes, costs);
+}
+
+// NCCL chooses the order in which it adds.
+DeviceCandidate reproducible(DeviceCandidate one, const DeviceProblem &problem) {
+    if (!problem.reproducible || !problem.reduces || one.method == DeviceMethod::peer) return one;
+    return {one.method, 0, false,
+            "the communicator asks for reproducible reductions, and those of NCCL are not"};
 }
 
 std::string microseconds(double seconds) {
@@ -143,8 +167,8 @@ std::string microseconds(double seconds) {
 }  // namespace
 
 std::string_view name_of(DeviceMethod method) {
-    static constexpr std::string_view names[] = {"equal", "padded_in_place", "padded", "rooted",
-                                                 "messages"};
+    static constexpr std::string_view names[] = {"equal",  "padded_in_place", "padded",
+                                                 "rooted", "messages",        "peer"};
     return names[static_cast<int>(method)];
 }
 
@@ -159,7 +183,7 @@ void check_device_method(const std::string &name) {
         if (name_of(method) == name) return;
     throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
                 "there is no method \"" + name +
-                    "\"; there is: equal, padded_in_place, padded, rooted, messages");
+                    "\"; there is: equal, padded_in_place, padded, rooted, messages, peer");
 }
 
 DeviceChoice choose_device_method(const DeviceProblem &problem, const DeviceCosts &costs) {
@@ -167,12 +191,19 @@ DeviceChoice choose_device_method(const DeviceProblem &problem, const DeviceCost
     const Sizes sizes(problem.shard_bytes);
     DeviceChoice choice;
     for (const DeviceMethod method : device_methods)
-        choice.candidates.push_back(candidate(method, problem, sizes, costs));
+        choice.candidates.push_back(
+            reproducible(candidate(method, problem, sizes, costs), problem));
     std::ranges::stable_sort(choice.candidates,
                              [](const DeviceCandidate &a, const DeviceCandidate &b) {
                                  if (a.suits != b.suits) return a.suits;
                                  return a.suits && a.seconds < b.seconds;
                              });
+    if (!choice.candidates.front().suits)
+        throw Error(
+            VESCOMM_ERROR_UNSUPPORTED,
+            "the communicator asks for reproducible reductions, which method \"peer\" alone "
+            "has on device memory, and it does not suit: " +
+                problem.no_peers);
     if (problem.forced.empty()) {
         choice.method = choice.candidates.front().method;
         choice.reason = "it is predicted to take the least time";

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The choice of the NCCL calls that carry out a ragged collective: NCCL has none with unequal
-// counts.
+// The choice of the NCCL calls, or of the kernel, that carry out a ragged collective: NCCL has none
+// with unequal counts.
 #pragma once
 
 #include <cstdint>
@@ -25,12 +25,14 @@ enum class DeviceMethod {
     rooted,
     // A group of messages between all pairs of ranks. For all_gather_v.
     messages,
+    // One kernel of vescomm on each rank, which reads the memory of the other ranks.
+    peer,
 };
 inline constexpr DeviceMethod device_methods[] = {
-    DeviceMethod::equal, DeviceMethod::padded_in_place, DeviceMethod::padded, DeviceMethod::rooted,
-    DeviceMethod::messages};
+    DeviceMethod::equal,  DeviceMethod::padded_in_place, DeviceMethod::padded,
+    DeviceMethod::rooted, DeviceMethod::messages,        DeviceMethod::peer};
 
-// "equal", "padded_in_place", "padded", "rooted", "messages".
+// "equal", "padded_in_place", "padded", "rooted", "messages", "peer".
 std::string_view name_of(DeviceMethod method);
 
 // Everything that the choice depends on. Equal on every rank.
@@ -42,6 +44,9 @@ struct DeviceProblem {
     std::string forced;  // name of the method to use; empty: the fastest
     std::uint64_t stride = 0;  // see DevicePlacement::stride()
     bool aligned = true;  // shards begin at multiples of 16 bytes in the caller's memory
+    // The reason why ranks cannot read one another's memory; empty: they can.
+    std::string no_peers = "it is for device buffers";
+    bool reproducible = false;  // sums must not depend on NCCL's order
 };
 
 // Constants of a GPU and its links. The defaults are round numbers for 8 GPUs on NVLink 4, from
@@ -57,6 +62,8 @@ struct DeviceProblem {
 //     rooted           launch + pipelines (P - 1) hop + u (sum - smallest) / link
 //                      pipelines: 1 if NCCL fuses them, otherwise one for each shard with elements
 //     messages         launch + (P - 1) (message + u largest / message_link)
+//     peer             peer_launch + 2 meeting + bytes / peer_link
+//                      bytes: (P - 1) largest of reduce_scatter_v, sum - smallest of all_gather_v
 struct DeviceCosts {
     double launch = 10e-6;  // of a kernel of NCCL, in seconds
     double hop = 1e-6;  // latency of a step of a ring
@@ -67,6 +74,9 @@ struct DeviceCosts {
     // (openucx/ucc, pull request 347).
     double message_link = 180e9;
     double memory = 1.3e12;  // bytes per second of a copy, which reads and writes
+    double peer_launch = 8e-6;  // of a kernel of vescomm that reads other ranks' memory
+    double meeting = 4e-6;  // of all ranks within a kernel
+    double peer_link = 300e9;  // bytes per second that a GPU reads from others
     double unaligned = 2;  // factor of the time of bytes that do not begin at multiples of 16
 };
 

@@ -2,6 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/device_ragged.h"
 
+#include <algorithm>
+
+#include "gpu/device_peers.h"
+
 namespace vescomm::internal::device {
 namespace {
 
@@ -71,6 +75,8 @@ public:
                 return call_.reduction != nullptr ? add_reductions(group) : add_broadcasts(group);
             case DeviceMethod::messages:
                 return add_messages(group);
+            case DeviceMethod::peer:
+                return;
         }
     }
 
@@ -167,11 +173,16 @@ private:
 }  // namespace
 
 void run(DeviceCommunicator &comm, std::span<const RaggedCall> calls, cuda::Stream stream) {
-    for (const RaggedCall &call : calls) Ragged(comm, call, stream).before();
-    Grouped group(comm);
-    for (const RaggedCall &call : calls) Ragged(comm, call, stream).add_to(group);
-    group.end();
-    for (const RaggedCall &call : calls) Ragged(comm, call, stream).after();
+    const auto is_peer = [](const RaggedCall &call) { return call.method == DeviceMethod::peer; };
+    if (!std::ranges::all_of(calls, is_peer)) {
+        for (const RaggedCall &call : calls) Ragged(comm, call, stream).before();
+        Grouped group(comm);
+        for (const RaggedCall &call : calls) Ragged(comm, call, stream).add_to(group);
+        group.end();
+        for (const RaggedCall &call : calls) Ragged(comm, call, stream).after();
+    }
+    for (const RaggedCall &call : calls)
+        if (is_peer(call)) run_peers(comm, call, stream);
 }
 
 }  // namespace vescomm::internal::device

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <span>
+#include <vector>
 
 #include "gpu/device_communicator.h"
 #include "gpu/device_method.h"
@@ -16,6 +17,8 @@ namespace vescomm::internal::device {
 struct Reduction {
     nccl::Type type = nccl::u8;
     nccl::Op op = nccl::sum;
+    vescomm_type_t own_type = VESCOMM_U8;
+    vescomm_op_t own_op = VESCOMM_SUM;
 };
 
 // One ragged collective, by one method that suits it.
@@ -27,6 +30,8 @@ struct RaggedCall {
     char *whole = nullptr;  // the whole buffer
     char *shard = nullptr;  // of this rank, in `whole` or beside it; all_gather_v only reads it
     char *workspace = nullptr;  // padded_bytes(), for `padded`
+    // For `peer`: the address of the whole buffer of each rank.
+    std::vector<char *> peers;
 };
 
 // Puts the calls on the stream: copies to workspaces, all calls of NCCL in one group, and copies

@@ -28,6 +28,8 @@ inline constexpr int oldest_version = 22800;
 // Since 2.29.2 NCCL fuses the broadcasts of a group into one ragged ring.
 inline constexpr int version_with_fused_broadcasts = 22902;
 
+inline constexpr int version_with_peer_pointers = 22902;
+
 inline constexpr Result success = 0;
 inline constexpr Result unhandled_cuda_error = 1;
 inline constexpr Result system_error = 2;
@@ -115,8 +117,10 @@ struct Config {
       (void *output, std::size_t count, Type type, int peer, Comm comm, cuda::Stream stream))
 
 // Functions that NCCL may lack. Then they are nullptr.
-#define VESCOMM_NCCL_OPTIONAL_FUNCTIONS(X) \
-    X(ncclCommRevoke, comm_revoke, (Comm comm, int flags)) /* since 2.28.7 */
+#define VESCOMM_NCCL_OPTIONAL_FUNCTIONS(X)                                    \
+    X(ncclCommRevoke, comm_revoke, (Comm comm, int flags)) /* since 2.28.7 */ \
+    X(ncclGetPeerDevicePointer, get_peer_device_pointer,                      \
+      (Window window, std::size_t offset, int peer, void **pointer)) /* since 2.29.2 */
 
 // Loaded functions. All of them return ncclResult_t, except the two that return text.
 struct Library {

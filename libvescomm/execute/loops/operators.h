@@ -47,6 +47,15 @@ VESCOMM_INLINE BitsOf<T> bits_of(T x) {
     return __builtin_bit_cast(BitsOf<T>, x);
 }
 
+template <typename T>
+VESCOMM_INLINE bool is_unordered(T a, T b) {
+#if defined(__CUDACC__)
+    return a != a || b != b;
+#else
+    return __builtin_isunordered(a, b);
+#endif
+}
+
 struct Minimum {
     static constexpr bool ordered = true;
     template <typename T>
@@ -64,7 +73,7 @@ struct Maximum {
         const T x = a > b ? a : b;
         if constexpr (!std::is_floating_point_v<T>) return x;
         else {
-            const BitsOf<T> nan = __builtin_isunordered(a, b) ? ~BitsOf<T>{0} : 0;
+            const BitsOf<T> nan = is_unordered(a, b) ? ~BitsOf<T>{0} : 0;
             return __builtin_bit_cast(T, (bits_of(x) & bits_of(b > a ? b : a)) | nan);
         }
     }

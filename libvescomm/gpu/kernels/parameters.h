@@ -77,6 +77,41 @@ struct Dequantise {
     std::int32_t code_type, type;
 };
 
+// Limits of the kernels that read the memory of other ranks.
+inline constexpr int max_peers = 72;  // ranks; the largest NVLink domain
+inline constexpr int max_peer_blocks = 64;
+inline constexpr int peer_tile_elements = 2048;
+
+// How the blocks of the ranks meet. Addresses are device addresses of this rank.
+struct PeerBarrier {
+    // Memory of each rank: for each block a flag of each rank.
+    std::uint32_t *flags[max_peers];
+    std::uint32_t *epochs;  // for each block: its meetings so far
+    const std::uint32_t *end;  // in host memory; not 0: all waits end
+    std::int32_t ranks, rank;
+};
+
+// The shard of this rank, in the memory of each rank.
+struct PeerReduce {
+    PeerBarrier barrier;
+    const void *from[max_peers];
+    void *to;
+    std::int64_t count;
+    double scale;  // multiplies sums of floats
+    std::int32_t type, op;
+    std::uint32_t blocks;
+};
+
+// The shard of each rank, in its memory and in that of this rank.
+struct PeerGather {
+    PeerBarrier barrier;
+    const void *from[max_peers];
+    void *to[max_peers];
+    std::int64_t bytes[max_peers];
+    std::uint32_t blocks;
+};
+
+static_assert(sizeof(PeerReduce) <= 4096 && sizeof(PeerGather) <= 4096);
 static_assert(sizeof(AdamW) <= 4096 && sizeof(Elementwise) <= 4096 && sizeof(Squares) <= 4096);
 
 }  // namespace vescomm::internal::gpu_kernel

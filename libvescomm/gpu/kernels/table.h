@@ -14,7 +14,9 @@
     X(clip_factor, ClipFactor)      \
     X(quantise, QuantiseBlocks)     \
     X(dequantise, DequantiseBlocks) \
-    X(adamw, AdamWPieces)
+    X(adamw, AdamWPieces)           \
+    X(peer_reduce, PeerReduce)      \
+    X(peer_gather, PeerGather)
 
 // The symbol of a kernel. The number is incremented when the parameters of a kernel change, so that
 // kernels in a file of another version are not found.

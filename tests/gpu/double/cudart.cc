@@ -286,6 +286,20 @@ int cudaMalloc(void **pointer, std::size_t bytes) {
     return cuda::success;
 }
 
+int cudaHostAlloc(void **pointer, std::size_t bytes, unsigned) {
+    CALL(cudaHostAlloc);
+    const Lock lock(state().mutex);
+    if (const cuda::Error error = unsafe_call("cudaHostAlloc()")) return noted(error);
+    *pointer = std::calloc(bytes, 1);
+    return *pointer != nullptr ? cuda::success : noted(cuda::memory_allocation);
+}
+
+int cudaFreeHost(void *pointer) {
+    CALL(cudaFreeHost);
+    std::free(pointer);
+    return cuda::success;
+}
+
 int cudaFree(void *pointer) {
     CALL(cudaFree);
     if (pointer == nullptr) return cuda::success;

@@ -19,13 +19,16 @@ using Accesses = std::vector<Access>;
 inline std::size_t bytes_of_type(int type) {
     switch (type) {
         case VESCOMM_F64:
+        case VESCOMM_I64:
         case VESCOMM_U64:
             return 8;
         case VESCOMM_F32:
+        case VESCOMM_I32:
         case VESCOMM_U32:
             return 4;
         case VESCOMM_F8E4M3:
         case VESCOMM_F8E5M2:
+        case VESCOMM_I8:
         case VESCOMM_U8:
             return 1;
         default:
@@ -109,6 +112,20 @@ inline Accesses accesses_of(const gpu_kernel::Dequantise &p) {
     return all;
 }
 
+// Only the memory of this rank: the double does not know the order of the kernels of ranks.
+inline Accesses accesses_of(const gpu_kernel::PeerReduce &p) {
+    Accesses all;
+    add_access(all, p.to, 0, p.count, bytes_of_type(p.type), true);
+    return all;
+}
+
+inline Accesses accesses_of(const gpu_kernel::PeerGather &p) {
+    Accesses all;
+    for (int rank = 0; rank < p.barrier.ranks; ++rank)
+        add_access(all, p.to[rank], 0, p.bytes[rank], 1, rank != p.barrier.rank);
+    return all;
+}
+
 // Replaces device addresses by those at which the host finds the bytes.
 
 template <typename T>
@@ -143,6 +160,22 @@ inline void move_to_host(gpu_kernel::Quantise &p) {
     move_to_host(p.from);
     move_to_host(p.codes);
     move_to_host(p.scales);
+}
+inline void move_to_host(gpu_kernel::PeerBarrier &p) {
+    for (int rank = 0; rank < p.ranks; ++rank) move_to_host(p.flags[rank]);
+    move_to_host(p.epochs);
+}
+inline void move_to_host(gpu_kernel::PeerReduce &p) {
+    move_to_host(p.barrier);
+    for (int rank = 0; rank < p.barrier.ranks; ++rank) move_to_host(p.from[rank]);
+    move_to_host(p.to);
+}
+inline void move_to_host(gpu_kernel::PeerGather &p) {
+    move_to_host(p.barrier);
+    for (int rank = 0; rank < p.barrier.ranks; ++rank) {
+        move_to_host(p.from[rank]);
+        move_to_host(p.to[rank]);
+    }
 }
 inline void move_to_host(gpu_kernel::Dequantise &p) {
     move_to_host(p.codes);

@@ -140,6 +140,7 @@ struct ncclComm {
     std::map<gpu_double::nccl::Window, gpu_double::ByteRange> windows;
     std::map<void *, gpu_double::ByteRange> registrations;  // of ncclCommRegister()
     std::uint64_t next_window = 1;
+    std::vector<gpu_double::nccl::Window> window_order;  // of all that were registered
     // In the non-blocking mode: the calls in progress, and the number of questions for their state
     // until they start. An entry returns NCCL's result.
     std::vector<std::function<gpu_double::nccl::Result()>> in_progress;

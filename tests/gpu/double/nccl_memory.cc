@@ -87,7 +87,9 @@ int ncclCommWindowRegister(nccl::Comm comm, void *pointer, std::size_t bytes, nc
     if (!symmetric_memory()) return nccl::success;
     return make(*comm, [=] {
         const std::lock_guard<std::mutex> lock(comms().mutex);
-        *window = reinterpret_cast<nccl::Window>(comm->next_window++);
+        static std::uint64_t windows = 0;  // a number names the window of one rank
+        *window = reinterpret_cast<nccl::Window>(++windows);
+        comm->window_order.push_back(*window);
         comm->windows[*window] = {static_cast<const char *>(pointer), bytes};
         return nccl::success;
     });
@@ -98,6 +100,29 @@ int ncclCommWindowDeregister(nccl::Comm comm, nccl::Window window) {
     if (!usable(comm, "ncclCommWindowDeregister()")) return nccl::invalid_argument;
     const std::lock_guard<std::mutex> lock(comms().mutex);
     return comm->windows.erase(window) == 1 ? nccl::success : nccl::invalid_argument;
+}
+
+int ncclGetPeerDevicePointer(nccl::Window window, std::size_t offset, int peer, void **pointer) {
+    CALL(ncclGetPeerDevicePointer);
+    const std::lock_guard<std::mutex> lock(comms().mutex);
+    for (const ncclComm *comm : comms().all) {
+        if (!comm->windows.contains(window)) continue;
+        // All ranks register their windows in the same order.
+        const auto &order = comm->window_order;
+        const auto number = std::find(order.begin(), order.end(), window) - order.begin();
+        const ncclComm *other = comm->group->members[static_cast<std::size_t>(peer)];
+        if (std::ssize(other->window_order) <= number) {
+            violation("ncclGetPeerDevicePointer() before rank " + std::to_string(peer) +
+                      " has registered its window");
+            return nccl::invalid_usage;
+        }
+        const auto found =
+            other->windows.find(other->window_order[static_cast<std::size_t>(number)]);
+        if (found == other->windows.end()) return nccl::invalid_argument;
+        *pointer = const_cast<char *>(found->second.begin) + offset;
+        return nccl::success;
+    }
+    return nccl::invalid_argument;
 }
 
 int ncclCommRegister(nccl::Comm comm, void *pointer, std::size_t bytes, void **registration) {
