@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "perf/implementations/arrays.h"
+#include "perf/implementations/device_buffers.h"
 #include "perf/implementations/device_nccl.h"
 #include "perf/implementations/device_vescomm.h"
 #include "perf/implementations/limit.h"
@@ -27,6 +28,8 @@ using namespace vescomm::perf;
 int work_on_device(const std::string &name) {
     return serve(name, [&](const Worker &worker) {
         if (name == "vescomm") return make_vescomm_on_device(worker);
+        if (name == "vescomm-buffers") return make_buffers_on_device(nullptr, worker);
+        if (name == "vescomm-peer") return make_buffers_on_device("peer", worker);
         return make_nccl_on_device(name == "nccl-padded"    ? NcclWay::padded
                                    : name == "nccl-grouped" ? NcclWay::grouped
                                                             : NcclWay::equal,

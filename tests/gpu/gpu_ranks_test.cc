@@ -132,6 +132,18 @@ protected:
         if (method() == "equal" || method() == "padded_in_place") return equal;
         return !reduces || method() != "messages";
     }
+    // Whether kernels can read the memory of other ranks; otherwise `why` says what is missing.
+    bool has_peers() {
+        const LayoutOf layout(Counts(static_cast<std::size_t>(ranks), 4));
+        vescomm_gpu_buffer_t *buffer = nullptr;
+        const char *text = nullptr;
+        EXPECT_EQ(vescomm_gpu_buffer_create(gpu, layout.value, nullptr, &buffer), VESCOMM_OK);
+        const auto status = vescomm_gpu_buffer_explain(buffer, 1, &text);
+        if (status != VESCOMM_OK) why = vescomm_get_last_error();
+        EXPECT_EQ(vescomm_gpu_buffer_free(buffer), VESCOMM_OK);
+        return status == VESCOMM_OK;
+    }
+    std::string why;
     void create_with_method() { create(method() == "any" ? nullptr : GetParam()); }
 };
 
@@ -246,8 +258,11 @@ TEST_F(GpuRanks, MinimumIgnoresNanAndTheAverageRoundsItsFactor) {
     }
 }
 
-TEST_F(GpuRanks, SeveralBuffersAreGatheredAndReducedInOneCall) {
-    create();
+class BufferMethods : public Methods {};
+
+TEST_P(BufferMethods, SeveralBuffersAreGatheredAndReducedInOneCall) {
+    create_with_method();
+    if (method() == "peer" && !has_peers()) GTEST_SKIP() << why;
     std::vector<std::unique_ptr<LayoutOf>> layouts;
     for (const Counts &counts : shapes()) layouts.push_back(std::make_unique<LayoutOf>(counts));
     for (const auto placement : {VESCOMM_GPU_PACKED, VESCOMM_GPU_STRIDED}) {
@@ -301,6 +316,39 @@ TEST_F(GpuRanks, SeveralBuffersAreGatheredAndReducedInOneCall) {
         if (rank == 0) std::printf("%s\n", text);
         for (vescomm_gpu_buffer_t *buffer : buffers) ASSERT_OK(vescomm_gpu_buffer_free(buffer));
     }
+}
+
+INSTANTIATE_TEST_SUITE_P(GpuRanks, BufferMethods, testing::Values("any", "rooted", "peer"),
+                         [](const auto &info) { return std::string(info.param); });
+
+// A graph of kernels that read the memory of other ranks.
+TEST_F(GpuRanks, AGraphOfABufferCanBeLaunchedAgain) {
+    create();
+    const LoadedCuda &cuda = loaded_cuda();
+    const LayoutOf layout(shapes()[5]);
+    vescomm_gpu_buffer_t *buffer = nullptr;
+    ASSERT_OK(vescomm_gpu_buffer_create(gpu, layout.value, nullptr, &buffer));
+    vescomm_view_t view = {};
+    ASSERT_OK(vescomm_gpu_buffer_get_shard(buffer, rank, &view));
+    auto *shard = static_cast<float *>(view.data);
+    CUgraph_st *graph = nullptr;
+    CUgraphExec_st *exec = nullptr;
+    ASSERT_EQ(cuda.cudaStreamBeginCapture(device.stream, 1), 0);
+    ASSERT_OK(vescomm_gpu_buffer_all_gather_v(&buffer, 1, device.stream));
+    ASSERT_OK(vescomm_gpu_buffer_reduce_scatter_v(&buffer, 1, VESCOMM_SUM, device.stream));
+    ASSERT_EQ(cuda.cudaStreamEndCapture(device.stream, &graph), 0);
+    ASSERT_EQ(cuda.cudaGraphInstantiateWithFlags(&exec, graph, 0), 0);
+    for (int launch = 1; launch <= 3; ++launch) {
+        const auto value = static_cast<float>(launch + rank);
+        device.write(shard, std::vector<float>(layout.count(rank), value));
+        ASSERT_EQ(cuda.cudaGraphLaunch(exec, device.stream), 0);
+        wait();
+        EXPECT_TRUE(device.read(shard, layout.count(rank)) ==
+                    std::vector<float>(layout.count(rank), value * static_cast<float>(ranks)));
+    }
+    EXPECT_EQ(cuda.cudaGraphExecDestroy(exec), 0);
+    EXPECT_EQ(cuda.cudaGraphDestroy(graph), 0);
+    ASSERT_OK(vescomm_gpu_buffer_free(buffer));
 }
 
 // A graph that gathers, doubles and reduces, launched several times with other values.

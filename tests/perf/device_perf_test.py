@@ -84,6 +84,19 @@ class Table(unittest.TestCase):
                 if not equal:
                     self.assertIn("# nccl is left out here: NCCL has no all_gather_v with unequal", out)
 
+    def test_device_buffers_are_measured_in_place(self):
+        for name, version in (("vescomm-buffers", "22809"), ("vescomm-peer", "23203")):
+            with self.subTest(name):
+                code, out, err = run(
+                    "--ranks", 3, "-t", 3, "-b", 4000, "--ragged", "linear", "--impl", name,
+                    "--collective", "all_gather_v,reduce_scatter_v", "-d", "bf16", *SMALL,
+                    GPU_DOUBLE_NCCL=version,
+                )  # fmt: skip
+                self.assertEqual((code, err), (0, ""), out)
+                table = rows(out)
+                self.assertEqual([row[11] for row in table], ["in", "in"], out)
+                self.assertEqual({row[8] for row in table}, {"0"}, out)
+
     def test_other_collectives_types_and_operators_are_verified(self):
         for ranks in (1, 3):
             table, out = self.check(
@@ -178,7 +191,7 @@ class UsageErrors(unittest.TestCase):
         self.expect("--place", "above", says="--place above: there is out and in")
         self.expect("--ranks", 3, "-t", 2, says="--nthreads 2: give --ranks, a multiple of it")
         self.expect("-m", 2, "--collective", "all_reduce", says="give --op max, or --place out")
-        self.expect("--impl", "smoke", says="there is vescomm, nccl, nccl-padded, nccl-grouped")
+        self.expect("--impl", "smoke", says="there is vescomm, vescomm-buffers, vescomm-peer, nccl, nccl-padded")
 
     def test_ranks_of_a_launcher_are_refused(self):
         code, out, err = run("-b", 64, VESCOMM_RANK="0", VESCOMM_RANKS="1")
