@@ -38,9 +38,8 @@ Engine::Engine(const Model &model, vescomm_comm_t *parent, Communicator world)
       optimizer_(model_.spec, model_.plan, shards_, rank_, streams_.get()),
       states_(model_.plan, model_.unit_names),
       times_(model_.unit_names),
-      wiring_(
-          std::make_unique<Wiring>(model_, shards_, streams_.get(), std::move(world), log_, counters_,
-                                   times_)) {
+      wiring_(std::make_unique<Wiring>(model_, shards_, streams_.get(), std::move(world), log_,
+                                       counters_, times_)) {
     if (has_partner_copies(model_.spec, model_.plan.mesh))
         copy_.emplace(model_.spec, model_.plan, shards_, rank_,
                       partner_distance(gather_nodes(wiring_->comms.world())));
@@ -68,16 +67,16 @@ void Engine::fail(Event event, std::uint64_t unit, vescomm_status_t status, cons
 
 void Engine::use_stream(void *stream) {
     if (streams_) return streams_->use(stream);
-    if (stream != nullptr)
-        refuse("a stream was given for host memory, which has none; pass NULL");
+    if (stream != nullptr) refuse("a stream was given for host memory, which has none; pass NULL");
 }
 
 void Engine::require_host(const char *function) const {
     if (!streams_) return;
-    throw Failure(VESCOMM_ERROR_UNSUPPORTED,
-                  fmt::format("{} is not supported on device memory; save checkpoints, and load the "
-                              "last one with a new engine",
-                              function));
+    throw Failure(
+        VESCOMM_ERROR_UNSUPPORTED,
+        fmt::format("{} is not supported on device memory; save checkpoints, and load the "
+                    "last one with a new engine",
+                    function));
 }
 
 void Engine::initialise(vescomm_fsdp_fill_t fill, void *context) {

@@ -137,8 +137,7 @@ private:
     double measure_norm();
     // Shards that the host can access.
     device::Mirror mirror() const {
-        return {model_.plan, rank_, shards_, streams_.get(),
-                streams_ ? &*wiring_->links : nullptr};
+        return {model_.plan, rank_, shards_, streams_.get(), streams_ ? &*wiring_->links : nullptr};
     }
     // Updates the masters of one unit after the other. `gathers`: starts to gather those that the
     // next forward opens first, each after its update.

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The exact sum of squares of the gradient shards of all ranks. A unit is added as soon as its gradients
-// are complete, while the sums of other units are running.
+// The exact sum of squares of the gradient shards of all ranks. A unit is added as soon as its
+// gradients are complete, while the sums of other units are running.
 #pragma once
 
 #include <cstddef>

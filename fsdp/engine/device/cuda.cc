@@ -30,14 +30,12 @@ Functions load() {
         throw Failure(status, vescomm_get_last_error());
     void *library = nullptr;
     for (const std::string &name : internal::GpuLibraryNames().cuda)
-        if (library == nullptr)
-            library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+        if (library == nullptr) library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
     if (library == nullptr)
         throw Failure(VESCOMM_ERROR_UNSUPPORTED,
                       "the CUDA runtime was loaded, and cannot be opened again");
     Functions functions{};
     find(library, "cudaGetDevice", functions.get_device);
-    find(library, "cudaSetDevice", functions.set_device);
     find(library, "cudaMalloc", functions.malloc);
     find(library, "cudaFree", functions.free);
     find(library, "cudaMemsetAsync", functions.memset_async);

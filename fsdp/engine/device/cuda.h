@@ -16,7 +16,6 @@ namespace cuda = internal::cuda;
 
 struct Functions {
     cuda::Error (*get_device)(int *device);
-    cuda::Error (*set_device)(int device);
     cuda::Error (*malloc)(void **pointer, std::size_t bytes);
     cuda::Error (*free)(void *pointer);
     cuda::Error (*memset_async)(void *target, int value, std::size_t bytes, cuda::Stream stream);

@@ -138,8 +138,7 @@ void Gradients::take_sum(int unit, int slot, bool adds) {
         }
         float *into = adds ? reinterpret_cast<float *>(scratch_.data()) : shard;
         check(vescomm_gpu_copy(into, VESCOMM_F32, sum, type, &all, 1, stream));
-        if (average_ != 1)
-            check(vescomm_gpu_scale(into, VESCOMM_F32, average_, &all, 1, stream));
+        if (average_ != 1) check(vescomm_gpu_scale(into, VESCOMM_F32, average_, &all, 1, stream));
         if (adds) check(vescomm_gpu_add(shard, VESCOMM_F32, into, VESCOMM_F32, &all, 1, stream));
     }
 }

@@ -25,10 +25,11 @@ void Links::wait(const Event &event) {
             return event.reached();
         },
         [&] {
-            return fmt::format("the device of rank {} has not completed the work of a step within "
-                               "{} s; see which rank has made another call, or raise "
-                               "VESCOMM_TIMEOUT_SECONDS",
-                               comms_.world().rank(), comms_.world().info().timeout_seconds);
+            return fmt::format(
+                "the device of rank {} has not completed the work of a step within "
+                "{} s; see which rank has made another call, or raise "
+                "VESCOMM_TIMEOUT_SECONDS",
+                comms_.world().rank(), comms_.world().info().timeout_seconds);
         });
 }
 

@@ -27,8 +27,7 @@ void Norm::finish() {
     const std::span<const float> gradients = shards_.gradients();
     const vescomm_gpu_piece_t all = {0, 0, static_cast<std::int64_t>(gradients.size())};
     if (!gradients.empty())
-        check(
-            vescomm_gpu_add_squares(words, gradients.data(), VESCOMM_F32, &all, 1, stream));
+        check(vescomm_gpu_add_squares(words, gradients.data(), VESCOMM_F32, &all, 1, stream));
     if (plan_.mesh.shard_ranks == 1) return;
     links_.shard().call(stream, [&](vescomm_gpu_comm_t *comm) {
         return vescomm_gpu_all_reduce(comm, words, words, VESCOMM_GPU_SUM_WORDS, VESCOMM_I64,

@@ -2,9 +2,28 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fsdp/engine/device/streams.h"
 
+#include "fsdp/error.h"
+
 namespace vescomm::fsdp::device {
 
-Streams::Streams() = default;
+namespace {
+
+int current_device() {
+    int device = 0;
+    require(functions().get_device(&device), "cudaGetDevice()");
+    return device;
+}
+
+}  // namespace
+
+Streams::Streams() : device_(current_device()) {}
+
+void Streams::use(void *compute) {
+    if (const int device = current_device(); device != device_)
+        refuse("device {} is current, and the engine is on device {}; call cudaSetDevice({})",
+               device, device_, device_);
+    compute_ = static_cast<cuda::Stream>(compute);
+}
 
 // A wait keeps the record that it has found, so one event suffices.
 void Streams::order(cuda::Stream from, cuda::Stream to) {

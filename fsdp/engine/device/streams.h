@@ -19,7 +19,8 @@ public:
     Streams();
 
     // The stream of the trainer's work before and after an event.
-    void use(void *compute) { compute_ = static_cast<cuda::Stream>(compute); }
+    // Throws Failure if another device than that of the engine is current.
+    void use(void *compute);
     cuda::Stream compute() const { return compute_; }
     cuda::Stream gather() const { return gather_; }
     cuda::Stream reduce() const { return reduce_; }
@@ -37,6 +38,7 @@ public:
 private:
     void copy(void *target, const void *source, std::size_t bytes, int kind);
 
+    int device_;
     cuda::Stream compute_ = nullptr;
     Stream gather_, reduce_;
     Event now_;

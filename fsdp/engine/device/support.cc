@@ -14,17 +14,15 @@ namespace vescomm::fsdp::device {
 namespace {
 
 [[noreturn]] void refuse_on_device(const std::string &what, const std::string &advice) {
-    throw Failure(
-        VESCOMM_ERROR_UNSUPPORTED,
-        fmt::format("{} not supported on device memory; {}, or use VESCOMM_FSDP_HOST", what,
-                    advice));
+    throw Failure(VESCOMM_ERROR_UNSUPPORTED,
+                  fmt::format("{} not supported on device memory; {}, or use VESCOMM_FSDP_HOST",
+                              what, advice));
 }
 
 void require_options(const Spec &spec, const ModelPlan &plan) {
     for (const Bucket &bucket : plan.buckets) {
         if (bucket.quantised()) refuse_on_device("gathers in 8 bits are", "set gather_type to 0");
-        if (bucket.sums_quantised())
-            refuse_on_device("sums in 8 bits are", "set reduce_type to 0");
+        if (bucket.sums_quantised()) refuse_on_device("sums in 8 bits are", "set reduce_type to 0");
         if (bucket.expert_ranks > 1)
             refuse_on_device("experts that are divided among ranks are", "set expert_ranks to 1");
     }

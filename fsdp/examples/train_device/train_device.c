@@ -156,7 +156,8 @@ int main(int argc, char **argv) {
         fprintf(stderr, "usage: train_device [UNITS [ELEMENTS [STEPS [bf16]]]]\n");
         return 2;
     }
-    if (vescomm_gpu_check_support(NULL) != VESCOMM_OK || vescomm_gpu_check_kernels() != VESCOMM_OK) {
+    if (vescomm_gpu_check_support(NULL) != VESCOMM_OK ||
+        vescomm_gpu_check_kernels() != VESCOMM_OK) {
         printf("train_device: nothing to do: %s\n", vescomm_get_last_error());
         return 0;
     }
@@ -187,10 +188,11 @@ int main(int argc, char **argv) {
         worst = fmax(worst, fabs((double)values[0][i] - (double)values[1][i]));
     /* AdamW moves a parameter by up to the learning rate, whatever the size of the gradient. */
     const double allowed = 1e-3 * steps;
-    printf("rank %d of %d: %d units of %lld, step %.3f ms on host memory, %.3f ms on the device; "
-           "norms %.9g and %.9g; largest difference of masters %.3g\n",
-           info.rank, info.ranks, units, (long long)elements, seconds[0] * 1e3, seconds[1] * 1e3,
-           norms[0], norms[1], worst);
+    printf(
+        "rank %d of %d: %d units of %lld, step %.3f ms on host memory, %.3f ms on the device; "
+        "norms %.9g and %.9g; largest difference of masters %.3g\n",
+        info.rank, info.ranks, units, (long long)elements, seconds[0] * 1e3, seconds[1] * 1e3,
+        norms[0], norms[1], worst);
     free(values[0]);
     free(values[1]);
     check(vescomm_comm_free(comm));

@@ -59,7 +59,7 @@ typedef int32_t vescomm_fsdp_order_t;
 /** No prefetch: the trainer calls vescomm_fsdp_unshard() itself. */
 #define VESCOMM_FSDP_EXPLICIT ((vescomm_fsdp_order_t)2)
 
-/** The memory of an engine. */
+/** Memory that an engine uses. */
 typedef int32_t vescomm_fsdp_memory_t;
 
 /** All is in host memory. */
@@ -701,8 +701,9 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_gradient(vescomm_fsdp_t *engine, uint6
  *
  * Before: its unit is between pre_backward and post_backward.
  *
- * @param data    all elements of the parameter, dense and row-major. Borrowed for the call. NULL is
- *                an error without an effect, unless there are no elements.
+ * @param data    all elements of the parameter, dense and row-major. Borrowed for the call, on
+ *                device memory until the work of the stream is complete. NULL is an error without
+ * an effect, unless there are no elements.
  * @param type    f32 or the type of the gradients.
  * @param stream  cudaStream_t of the trainer's work before and after the call, on device memory;
  *                NULL is the legacy default stream. On host memory it must be NULL.
@@ -718,7 +719,8 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_push_gradient(vescomm_fsdp_t *engine, 
 /**
  * Ends a micro-batch with backward: starts the sums that have not started, and waits for all sums.
  * In the last micro-batch it also computes this rank's part of the norm, one pass over its gradient
- * shards; units whose sums are complete earlier are added then.
+ * shards; units whose sums are complete earlier are added then. On device memory a stream of the
+ * engine waits, and not the host.
  *
  * Before: no unit is open.
  *

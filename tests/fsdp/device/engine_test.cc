@@ -37,9 +37,8 @@ TEST(DeviceEngine, HasTheBitsOfTheHostWithAnyPreset) {
 
 TEST(DeviceEngine, HasTheBitsOfTheHostWithSeveralMicroBatches) {
     for (const bool push : {false, true})
-        expect_as_on_host(
-            3, odd_model(), "zero3", options(),
-            {.micro_batches = 3, .max_norm = 0.5, .push = push, .recompute = !push});
+        expect_as_on_host(3, odd_model(), "zero3", options(),
+                          {.micro_batches = 3, .max_norm = 0.5, .push = push, .recompute = !push});
 }
 
 TEST(DeviceEngine, HasTheBitsOfTheHostWithAnyNumberOfSlots) {

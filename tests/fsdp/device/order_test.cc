@@ -12,8 +12,7 @@ namespace {
 
 std::vector<UnitModel> small_model() {
     std::vector<UnitModel> units;
-    for (const char *name : {"a", "b", "c"})
-        units.push_back({name, {{.name = "w", .shape = {9}}}});
+    for (const char *name : {"a", "b", "c"}) units.push_back({name, {{.name = "w", .shape = {9}}}});
     return units;
 }
 

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What an engine on device memory refuses at its creation, on all ranks, with a sentence that says
-// what to do.
+// An engine on device memory refuses options that it does not have at its creation, on all ranks,
+// with a sentence that says what to do.
 #include "fsdp/device/training.h"
 
 namespace vescomm::fsdp::testing {

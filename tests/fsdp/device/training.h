@@ -58,8 +58,8 @@ inline void write_on_device(Engine &engine, const std::vector<std::uint64_t> &id
             for (std::int64_t i = 0; i < at.elements; ++i)
                 write(at, i, mode == VESCOMM_FSDP_ADD ? read(at, i) + term(id, i) : term(id, i));
         };
-        EXPECT_EQ(gpu_double::launch(device.stream, "backward",
-                                     {{view.data, bytes_of(view), true}}, work),
+        EXPECT_EQ(gpu_double::launch(device.stream, "backward", {{view.data, bytes_of(view), true}},
+                                     work),
                   0);
     }
 }
@@ -88,10 +88,9 @@ inline void micro_batch_on_device(Engine &engine,
 inline double step_on_device(Engine &engine, Communicator &comm, const Described &described,
                              const Training &training, int step, gpu_double::Device &device) {
     for (int micro = 0; micro < training.micro_batches; ++micro)
-        micro_batch_on_device(engine, described.ids, training, step,
-                              comm.rank() * training.micro_batches + micro,
-                              comm.ranks() * training.micro_batches,
-                              micro + 1 == training.micro_batches, device);
+        micro_batch_on_device(
+            engine, described.ids, training, step, comm.rank() * training.micro_batches + micro,
+            comm.ranks() * training.micro_batches, micro + 1 == training.micro_batches, device);
     vescomm_fsdp_step_t arguments = vescomm_fsdp_step_init();
     arguments.max_norm = training.max_norm;
     return engine.step(arguments, device.stream).norm;
@@ -125,8 +124,7 @@ inline Outcome train_on_device(Communicator &comm, const Described &described,
     Engine engine(described.spec, comm);
     fill(engine);
     for (int step = 0; step < training.steps; ++step)
-        outcome.norms.push_back(
-            step_on_device(engine, comm, described, training, step, device));
+        outcome.norms.push_back(step_on_device(engine, comm, described, training, step, device));
     outcome.counters = engine.counters();
     outcome.parameters = read_all_on_device(engine, described.ids, device);
     return outcome;

@@ -54,10 +54,11 @@ TEST(DeviceValues, HaveTiedAndFrozenParameters) {
     }
     run_ranks(2, [&](Communicator &comm) {
         gpu_double::Device device(comm.rank());
-        Described described = describe(
-            {{"a", {{.name = "base", .shape = {11}, .flags = VESCOMM_FSDP_FROZEN},
-                    {.name = "w", .shape = {5}}}}},
-            "zero3", on_device());
+        Described described =
+            describe({{"a",
+                       {{.name = "base", .shape = {11}, .flags = VESCOMM_FSDP_FROZEN},
+                        {.name = "w", .shape = {5}}}}},
+                     "zero3", on_device());
         Engine engine(described.spec, comm);
         fill(engine);
         engine.begin(VESCOMM_FSDP_LAST);
@@ -79,8 +80,8 @@ TEST(DeviceValues, HaveTiedAndFrozenParameters) {
 TEST(DeviceValues, StayInASkippedStep) {
     run_ranks(2, [&](Communicator &comm) {
         gpu_double::Device device(comm.rank());
-        const Described described = describe({{"a", {{.name = "w", .shape = {5}}}}}, "zero3",
-                                             on_device());
+        const Described described =
+            describe({{"a", {{.name = "w", .shape = {5}}}}}, "zero3", on_device());
         Engine engine(described.spec, comm);
         fill(engine);
         engine.begin(VESCOMM_FSDP_LAST);
@@ -113,9 +114,8 @@ TEST(DeviceValues, AreShardsAtDeviceAddresses) {
         for (std::size_t unit = 0; unit < described.ids.size(); ++unit) {
             engine.pre_forward(unit, device.stream);
             const vescomm_fsdp_view_t master = engine.shard(unit, VESCOMM_FSDP_MASTER);
-            const std::vector<float> values =
-                device.read(static_cast<const float *>(master.data),
-                            static_cast<std::size_t>(master.elements));
+            const std::vector<float> values = device.read(
+                static_cast<const float *>(master.data), static_cast<std::size_t>(master.elements));
             for (const auto &piece : engine.pieces(unit)) {
                 std::size_t first = begin;
                 for (const std::uint64_t id : described.ids[unit])

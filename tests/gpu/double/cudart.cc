@@ -199,7 +199,7 @@ void set_wait_check(WaitCheck check) {
 using namespace gpu_double;
 
 // The functions that may fail first ask for an injected failure.
-#define CALL(function) \
+#define CALL(function)                                 \
     if (const int result = injected_result(#function)) \
     return result == no_effect ? cuda::success : noted(result)
 
