@@ -19,7 +19,7 @@ vescomm_status_t unit_event(const char *function, vescomm_fsdp_t *engine, UnitEv
                             std::uint64_t unit, void *stream) {
     return api::guarded(function, [&] {
         api::require(engine, "engine");
-        api::require_no_stream(stream);
+        engine->engine().use_stream(stream);
         (engine->engine().*event)(unit);
     });
 }
@@ -123,7 +123,7 @@ vescomm_status_t vescomm_fsdp_push_gradient(vescomm_fsdp_t *engine, uint64_t id,
                                             vescomm_type_t type, void *stream) {
     return api::guarded("vescomm_fsdp_push_gradient", [&] {
         api::require(engine, "engine");
-        api::require_no_stream(stream);
+        engine->engine().use_stream(stream);
         engine->engine().push_gradient(id, data, type);
     });
 }
@@ -131,7 +131,7 @@ vescomm_status_t vescomm_fsdp_push_gradient(vescomm_fsdp_t *engine, uint64_t id,
 vescomm_status_t vescomm_fsdp_finish_backward(vescomm_fsdp_t *engine, void *stream) {
     return api::guarded("vescomm_fsdp_finish_backward", [&] {
         api::require(engine, "engine");
-        api::require_no_stream(stream);
+        engine->engine().use_stream(stream);
         engine->engine().finish_backward();
     });
 }
@@ -156,7 +156,7 @@ vescomm_status_t vescomm_fsdp_step(vescomm_fsdp_t *engine, vescomm_fsdp_step_t *
                                    void *stream) {
     return api::guarded("vescomm_fsdp_step", [&] {
         api::require(engine, "engine");
-        api::require_no_stream(stream);
+        engine->engine().use_stream(stream);
         auto ours = api::read_struct(step, "step", vescomm_fsdp_step_init());
         engine->engine().step(ours);
         api::write_struct(step, ours, "step");

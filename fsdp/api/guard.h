@@ -51,10 +51,6 @@ inline void require(const void *argument, const char *parameter) {
     if (argument == nullptr) refuse("{} is NULL; it must be given", parameter);
 }
 
-inline void require_no_stream(const void *stream) {
-    if (stream != nullptr) refuse("a stream was given for host memory, which has none; pass NULL");
-}
-
 // Far above the size of any struct: a larger struct_size was not initialised.
 constexpr std::size_t max_struct_bytes = 4096;
 

@@ -7,17 +7,13 @@
 #include <cstring>
 
 #include "execute/kernels.h"
-#include "fsdp/error.h"
+#include "fsdp/engine/gradient_writes.h"
 
 namespace vescomm::fsdp {
 
 void add_gradient(const void *from, vescomm_type_t type, std::size_t count, bool add, void *to,
                   vescomm_type_t to_type) {
-    if (type != VESCOMM_F32 && type != to_type)
-        throw Failure(VESCOMM_ERROR_UNSUPPORTED,
-                      fmt::format("the gradient has type {}; push f32 or the type of the "
-                                  "gradients, {}",
-                                  type, to_type));
+    require_gradient_type(type, to_type);
     if (count == 0) return;
     const internal::Kernels &kernels = internal::kernels();
     if (!add) return kernels.convert(to, to_type, from, type, count);

@@ -4,6 +4,7 @@
 // Compares the specification of all ranks before anything is allocated.
 #include <optional>
 
+#include "fsdp/engine/device/support.h"
 #include "fsdp/engine/engine.h"
 #include "fsdp/hash.h"
 
@@ -27,12 +28,13 @@ std::uint64_t hash_of_options(const Spec &spec) {
     const vescomm_fsdp_spec_options_t &o = spec.options();
     const vescomm_planner_options_t &p = spec.planner();
     std::string text = fmt::format(
-        "{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}; {} {} {} {} {} {} {} {} {} {};",
+        "{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}; {} {} {} {} {} {} {} {} {} {};",
         o.compute_type, o.gradient_type, o.slots, o.gradient_slots, o.order, o.keep_gathered,
         o.keep_gradients, o.average, o.seed, o.gather_type, o.gather_block, o.reduce_type,
         o.partner_copy, o.reshard_ranks, o.large_unit_bytes, o.expert_ranks, o.expert_divisor,
-        p.mode, p.start_alignment, p.cut_alignment, p.shard_limit, p.search_steps, p.unit_imbalance,
-        p.work, p.bytes_per_second, p.seconds_per_collective, p.seconds_per_unequal);
+        o.memory, p.mode, p.start_alignment, p.cut_alignment, p.shard_limit, p.search_steps,
+        p.unit_imbalance, p.work, p.bytes_per_second, p.seconds_per_collective,
+        p.seconds_per_unequal);
     for (const Axis &axis : spec.axes())
         text += fmt::format("{} {} {} {} {};", axis.name, axis.size, axis.parameters,
                             axis.gradients, axis.optimizer);
@@ -122,6 +124,7 @@ std::optional<Model> agree_on_model(const Spec &spec, const Communicator &world,
     try {
         model.spec.complete();
         model.plan = plan_model(model.spec, ranks);
+        device::require_support(model.spec, model.plan);
         for (std::size_t unit = 0; unit < model.spec.units().size(); ++unit) {
             model.unit_names.push_back(model.spec.units()[unit].name);
             units.push_back(hash_of_unit(model.spec, unit));

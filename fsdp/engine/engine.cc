@@ -4,7 +4,6 @@
 
 #include <new>
 
-#include "fsdp/engine/add_gradient.h"
 #include "fsdp/engine/event_body.h"
 #include "fsdp/hash.h"
 #include "fsdp/report/traffic.h"
@@ -23,18 +22,24 @@ std::vector<int> gather_nodes(const Communicator &world) {
     return {nodes.begin(), nodes.end()};
 }
 
+bool on_device(const Spec &spec) {
+    return spec.options().memory == VESCOMM_FSDP_DEVICE;
+}
+
 }  // namespace
 
 Engine::Engine(const Model &model, vescomm_comm_t *parent, Communicator world)
     : model_(model),
       parent_(parent),
       rank_(world.rank()),
-      shards_(model_.plan, rank_, model_.spec.offload_folder()),
-      optimizer_(model_.spec, model_.plan, shards_, rank_),
+      streams_(on_device(model_.spec) ? std::make_unique<device::Streams>() : nullptr),
+      shards_(streams_ ? Shards(model_.plan, rank_, Shards::OnDevice())
+                       : Shards(model_.plan, rank_, model_.spec.offload_folder())),
+      optimizer_(model_.spec, model_.plan, shards_, rank_, streams_.get()),
       states_(model_.plan, model_.unit_names),
       times_(model_.unit_names),
-      wiring_(
-          std::make_unique<Wiring>(model_, shards_, std::move(world), log_, counters_, times_)) {
+      wiring_(std::make_unique<Wiring>(model_, shards_, streams_.get(), std::move(world), log_,
+                                       counters_, times_)) {
     if (has_partner_copies(model_.spec, model_.plan.mesh))
         copy_.emplace(model_.spec, model_.plan, shards_, rank_,
                       partner_distance(gather_nodes(wiring_->comms.world())));
@@ -60,23 +65,39 @@ void Engine::fail(Event event, std::uint64_t unit, vescomm_status_t status, cons
     throw std::bad_alloc();
 }
 
+void Engine::use_stream(void *stream) {
+    if (streams_) return streams_->use(stream);
+    if (stream != nullptr) refuse("a stream was given for host memory, which has none; pass NULL");
+}
+
+void Engine::require_host(const char *function) const {
+    if (!streams_) return;
+    throw Failure(
+        VESCOMM_ERROR_UNSUPPORTED,
+        fmt::format("{} is not supported on device memory; save checkpoints, and load the "
+                    "last one with a new engine",
+                    function));
+}
+
 void Engine::initialise(vescomm_fsdp_fill_t fill, void *context) {
     event(Event::initialise, no_unit, true, 0, [&] {
         states_.require_closed("vescomm_fsdp_initialise()");
         wiring_->parameters.forget();
         ++generation_;
         complete_ = false;
+        device::Mirror mirrored = mirror();
         for (std::size_t index = 0; index < model_.plan.buckets.size(); ++index) {
             const Bucket &bucket = model_.plan.buckets[index];
             for (const auto &piece : bucket.pieces(model_.plan.mesh.position(rank_))) {
                 const std::string name = model_.spec.full_name(piece.parameter);
                 const std::uint64_t key =
                     hash_of(name.data(), name.size(), model_.spec.options().seed);
-                float *values = shards_.master(index).data() + piece.offset;
+                float *values = mirrored.shards().master(index).data() + piece.offset;
                 if (fill(context, piece.parameter, piece.first, piece.elements, values, key) != 0)
                     refuse("the function that sets parameter \"{}\" failed", name);
             }
         }
+        mirrored.store();
         refresh_copy();
         set_complete();
     });
@@ -87,7 +108,7 @@ void Engine::begin(std::uint32_t flags) {
     event(Event::begin, no_unit, true, flags, [&] {
         states_.begin(flags);
         wiring_->parameters.begin(states_.evaluation());
-        wiring_->norm.begin(states_.last());
+        wiring_->norm->begin(states_.last());
     });
 }
 
@@ -113,7 +134,7 @@ void Engine::pre_backward(std::uint64_t unit) {
         wiring_->parameters.open(unit, GatheredUnits::Use::backward, log_.now());
         const PhaseTimes::Scope reducing(times_.phases(), &Phases::reduce);
         for (const std::size_t owner : model_.plan.needs[unit])
-            if (model_.plan.trainable(owner)) wiring_->gradients.acquire(static_cast<int>(owner));
+            if (model_.plan.trainable(owner)) wiring_->gradients->acquire(static_cast<int>(owner));
     });
 }
 
@@ -195,7 +216,7 @@ std::pair<vescomm_fsdp_view_t, vescomm_fsdp_gradient_mode_t> Engine::gradient(st
     event(Event::gradient, no_unit, false, 0, [&] {
         const Parameter &parameter = require_gradient(id);
         const std::size_t owner = parameter.tied_to.value_or(id);
-        GradientSlots &slots = wiring_->gradients;
+        GradientMemory &slots = *wiring_->gradients;
         view = view_of(id, model_.spec.gradient_type(parameter), slots.data(owner));
         mode = slots.begin_write(owner);
     });
@@ -210,15 +231,12 @@ void Engine::push_gradient(std::uint64_t id, const void *data, vescomm_type_t ty
     event(Event::push_gradient, no_unit, false, 0, [&] {
         const Parameter &parameter = require_gradient(id);
         const std::size_t owner = parameter.tied_to.value_or(id);
-        GradientSlots &slots = wiring_->gradients;
-        add_gradient(data, type, static_cast<std::size_t>(parameter.elements), slots.written(owner),
-                     slots.data(owner), model_.spec.gradient_type(parameter));
-        slots.set_written(owner);
+        wiring_->gradients->push(owner, data, type);
     });
 }
 
 void Engine::send(std::size_t unit) {
-    wiring_->gradients.send(static_cast<int>(unit), log_.now());
+    wiring_->gradients->send(static_cast<int>(unit), log_.now());
     const std::uint64_t bytes = reduce_bytes(model_.plan, unit, model_.plan.mesh.position(rank_));
     counters_.reduce_bytes += bytes;
     times_.units()[unit].reduce_bytes += bytes;
@@ -228,29 +246,21 @@ void Engine::finish_backward() {
     event(Event::finish_backward, no_unit, true, 0, [&] {
         for (const std::size_t unit : states_.finish_backward()) send(unit);
         wiring_->parameters.end();
-        wiring_->gradients.finish(states_.last());
+        wiring_->gradients->finish(states_.last());
         if (states_.last()) {
             sum_over_replicas();
-            wiring_->norm.finish();
+            wiring_->norm->finish();
         }
         gradients_ = {};
     });
 }
 
 void Engine::sum_over_replicas() {
-    const std::span<float> gradients = shards_.gradients();
     if (model_.plan.mesh.replicas() == 1) return;
     Wiring &wiring = *wiring_;
     wiring.watch.verify(wiring.watch.post(log_.now()));
-    if (gradients.empty()) return;
-    const bool average = model_.spec.options().average != 0;
-    vescomm_request_t *request = nullptr;
-    check(vescomm_all_reduce(wiring.comms.replica().get(), gradients.data(), gradients.data(),
-                             static_cast<std::int64_t>(gradients.size()), VESCOMM_F32,
-                             average ? VESCOMM_AVERAGE : VESCOMM_SUM, nullptr, nullptr, &request));
-    const std::unique_ptr<vescomm_request_t, decltype(&vescomm_request_free)> owner(
-        request, vescomm_request_free);
-    wiring.comms.wait(wiring.comms.replica(), request);
+    if (shards_.gradients().empty()) return;
+    wiring.gradients->sum_over_replicas();
     counters_.replica_bytes += replica_bytes(model_.plan, model_.plan.mesh.position(rank_));
 }
 
@@ -293,7 +303,8 @@ void Engine::rewire() {
     gradients_ = {};
     log_ = {};
     Communicator world = make_world(parent_);
-    wiring_ = std::make_unique<Wiring>(model_, shards_, std::move(world), log_, counters_, times_);
+    wiring_ = std::make_unique<Wiring>(model_, shards_, streams_.get(), std::move(world), log_,
+                                       counters_, times_);
     catch_up(wiring_->comms.world());
 }
 
@@ -303,6 +314,7 @@ vescomm_fsdp_view_t Engine::shard(std::uint64_t unit, vescomm_fsdp_role_t role,
     if (role < VESCOMM_FSDP_MASTER || role > VESCOMM_FSDP_STATE)
         refuse("there is no role {}; use MASTER, GRADIENT or STATE", role);
     vescomm_fsdp_view_t view = vescomm_fsdp_view_init();
+    if (streams_) streams_->order(streams_->reduce(), streams_->compute());
     view.type = VESCOMM_F32;
     view.generation = generation_;
     std::vector<std::size_t> buckets = model_.plan.of_unit[unit];
@@ -372,8 +384,8 @@ vescomm_fsdp_counters_t Engine::counters() const {
     counters.exposed_seconds -= counters.optimizer_seconds;
     counters.allocated_bytes = shards_.bytes() + (copy_ ? copy_->bytes() : 0);
     if (wiring_)
-        counters.allocated_bytes += wiring_->parameters.bytes() + wiring_->gradients.bytes() +
-                                    wiring_->gradients.scratch_bytes();
+        counters.allocated_bytes += wiring_->parameters.bytes() + wiring_->gradients->bytes() +
+                                    wiring_->gradients->scratch_bytes();
     return counters;
 }
 

@@ -12,6 +12,8 @@
 #include <utility>
 
 #include "fsdp/checkpoint/save_job.h"
+#include "fsdp/engine/device/mirror.h"
+#include "fsdp/engine/device/streams.h"
 #include "fsdp/engine/event_log.h"
 #include "fsdp/engine/event_times.h"
 #include "fsdp/engine/optimizer.h"
@@ -29,6 +31,12 @@ public:
     // `world`: of all ranks, of make_world(). `parent` must outlive the engine. Collective. When a
     // rank throws, the others throw too.
     Engine(const Model &model, vescomm_comm_t *parent, Communicator world);
+
+    // The stream of the trainer's work, for the next events. Throws Failure if there is one and the
+    // engine is on host memory, which has none.
+    void use_stream(void *stream);
+    // Throws Failure, with the name of a function, if the engine is on device memory.
+    void require_host(const char *function) const;
 
     // The functions of fsdp.h. They throw Failure.
     void initialise(vescomm_fsdp_fill_t fill, void *context);
@@ -127,6 +135,10 @@ private:
     void send(std::size_t unit);
     void sum_over_replicas();
     double measure_norm();
+    // Shards that the host can access.
+    device::Mirror mirror() const {
+        return {model_.plan, rank_, shards_, streams_.get(), streams_ ? &*wiring_->links : nullptr};
+    }
     // Updates the masters of one unit after the other. `gathers`: starts to gather those that the
     // next forward opens first, each after its update.
     void apply(const Update &update, bool gathers);
@@ -149,6 +161,7 @@ private:
     const Model model_;
     vescomm_comm_t *parent_;
     int rank_;
+    std::unique_ptr<device::Streams> streams_;  // nullptr: host memory
     Shards shards_;
     Optimizer optimizer_;
     std::optional<PartnerCopy> copy_;  // of another rank's shards

@@ -6,6 +6,7 @@
 
 #include <bit>
 #include <charconv>
+#include <optional>
 
 #include "fsdp/checkpoint/comm_agreement.h"
 #include "fsdp/checkpoint/load.h"
@@ -96,17 +97,19 @@ std::unique_ptr<checkpoint::SaveJob> Engine::save(const std::string &folder,
                                                   const std::string &extra, int keep) {
     require_values();
     std::unique_ptr<checkpoint::Agreement> agreement;
+    std::optional<device::Mirror> mirrored;
     const std::uint64_t detail =
         hash_of(folder.data(), folder.size(), static_cast<std::uint64_t>(keep));
     event(Event::save, no_unit, true, detail, [&] {
         states_.require_closed("vescomm_fsdp_save()");
         wiring_->watch.verify(wiring_->watch.post(log_.now()));
+        mirrored.emplace(mirror());
         agreement = make_agreement(parent_, seconds_of_a_day);
     });
     std::vector<checkpoint::Piece> pieces;
     // Replicas of the first shard group have the same values.
     if (model_.plan.mesh.group(rank_) == 0)
-        for (ShardPiece &piece : shard_pieces(model_, shards_, rank_))
+        for (ShardPiece &piece : shard_pieces(model_, mirrored->shards(), rank_))
             pieces.push_back({std::move(piece.tensor), piece.first, piece.count, piece.data});
     std::vector<checkpoint::Extra> extras = {{user_extra(rank_), extra}};
     if (rank_ == 0) {
@@ -126,10 +129,12 @@ void Engine::load(const std::string &folder) {
 
 void Engine::load_within(double timeout_seconds, const std::string &folder) {
     std::unique_ptr<checkpoint::Agreement> agreement;
+    std::optional<device::Mirror> mirrored;
     event(Event::load, no_unit, true, hash_of(folder.data(), folder.size()), [&] {
         states_.require_closed("vescomm_fsdp_load()");
         wiring_->watch.verify(wiring_->watch.post(log_.now()));
         wiring_->parameters.forget();
+        mirrored.emplace(mirror());
         agreement = make_agreement(parent_, timeout_seconds);
     });
     // An error is the same on all ranks, and does not break the engine: another folder may be
@@ -142,7 +147,7 @@ void Engine::load_within(double timeout_seconds, const std::string &folder) {
         std::vector<checkpoint::WantedPiece> wanted;
         for (checkpoint::Tensor &tensor : empty_tensors(model_))
             wanted.push_back({std::move(tensor), 0, 0, nullptr});
-        for (ShardPiece &piece : shard_pieces(model_, shards_, rank_))
+        for (ShardPiece &piece : shard_pieces(model_, mirrored->shards(), rank_))
             wanted.push_back({std::move(piece.tensor), piece.first, piece.count, piece.data});
         steps = parse_steps(opened.extra(steps_extra, max_steps_bytes));
         for (int rank = 0; rank < opened.catalogue().ranks(); ++rank)
@@ -155,7 +160,10 @@ void Engine::load_within(double timeout_seconds, const std::string &folder) {
     checkpoint::run_on_all(*agreement, read, [] {});
     optimizer_.set_steps(steps);
     loaded_extras_ = std::move(extras);
-    event(Event::load, no_unit, false, 0, [&] { refresh_copy(); });
+    event(Event::load, no_unit, false, 0, [&] {
+        mirrored->store();
+        refresh_copy();
+    });
     set_complete();
 }
 

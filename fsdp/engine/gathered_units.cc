@@ -3,6 +3,7 @@
 #include "fsdp/engine/gathered_units.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "fsdp/engine/prefetch.h"
 #include "fsdp/error.h"
@@ -10,18 +11,18 @@
 
 namespace vescomm::fsdp {
 
-GatheredUnits::GatheredUnits(const Spec &spec, const ModelPlan &plan, const Shards &shards,
-                             std::span<const std::string> unit_names, Comms &comms, Watch &watch,
-                             vescomm_fsdp_counters_t &counters,
+GatheredUnits::GatheredUnits(const Spec &spec, const ModelPlan &plan, int position,
+                             std::span<const std::string> unit_names,
+                             std::unique_ptr<UnitMemory> slots, vescomm_fsdp_counters_t &counters,
                              std::vector<vescomm_fsdp_unit_counters_t> &unit_counters)
     : plan_(plan),
       unit_names_(unit_names),
-      position_(plan.mesh.position(comms.world().rank())),
+      position_(position),
       counters_(counters),
       unit_counters_(unit_counters),
       order_(spec.options().order, static_cast<int>(unit_names.size())),
       pool_(plan.slot_ranges, plan.slots.size()),
-      slots_(plan, shards, unit_names, comms, watch) {}
+      slots_(std::move(slots)) {}
 
 void GatheredUnits::begin(bool evaluation) {
     end();
@@ -38,7 +39,7 @@ void GatheredUnits::end() {
 }
 
 void GatheredUnits::gather(int unit, int slot, const Announcement &announcement) {
-    const bool fills = slots_.gather(unit, slot, announcement);
+    const bool fills = slots_->gather(unit, slot, announcement);
     const std::uint64_t within =
         group_gather_bytes(plan_, static_cast<std::size_t>(unit), position_);
     std::uint64_t bytes = gather_bytes(plan_, static_cast<std::size_t>(unit), position_);
@@ -83,7 +84,7 @@ void GatheredUnits::open(std::size_t unit, Use use, const Announcement &announce
     const std::vector<int> soon = needed_soon(order_, plan_);
     pin(unit, soon, announcement);
     for (const std::size_t owner : plan_.needs[unit])
-        slots_.await(pool_.slot_of(static_cast<int>(owner)));
+        slots_->await(pool_.slot_of(static_cast<int>(owner)));
     prefetch(pool_, soon, [&](int next, const SlotPool::Opened &opened) {
         gather(next, opened.slot, announcement);
     });
@@ -100,16 +101,17 @@ void GatheredUnits::close(std::size_t unit) {
         soon = needed_soon(order_, plan_);
     for (const std::size_t owner : plan_.needs[unit]) {
         const int slot = pool_.slot_of(static_cast<int>(owner));
+        slots_->closed(slot);
         if (!fsdp::close(pool_, plan_, static_cast<int>(owner), soon)) continue;
-        slots_.await(slot);
-        slots_.release(slot);
+        slots_->await(slot);
+        slots_->release(slot);
     }
-    slots_.advance();
+    slots_->advance();
 }
 
 void GatheredUnits::forget() {
-    slots_.await_all();
-    slots_.forget_copies();
+    slots_->await_all();
+    slots_->forget_copies();
     pool_.drop_all();
 }
 
@@ -127,8 +129,8 @@ void *GatheredUnits::data(std::size_t parameter) {
     const ParameterPlace &at = *plan_.parameter_places[parameter];
     const Bucket &bucket = plan_.buckets[at.bucket];
     const int slot = pool_.slot_of(static_cast<int>(bucket.unit));
-    slots_.await(slot);
-    auto *data = static_cast<std::byte *>(slots_.data(slot, at.bucket));
+    slots_->await(slot);
+    auto *data = static_cast<std::byte *>(slots_->data(slot, at.bucket));
     if (data == nullptr) return nullptr;
     return data + static_cast<std::size_t>(bucket.places[at.place].offset) *
                       vescomm_type_get_bytes(bucket.type);

@@ -4,22 +4,24 @@
 // Opens and closes units: asks the order what comes next and the pool for slots, and gathers.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "fsdp/engine/order.h"
-#include "fsdp/engine/parameter_slots.h"
+#include "fsdp/engine/parts.h"
 #include "fsdp/engine/slot_pool.h"
+#include "fsdp/spec/model_plan.h"
 #include "fsdp/spec/spec.h"
 
 namespace vescomm::fsdp {
 
 class GatheredUnits {
 public:
-    // All arguments must outlive the object. Collective.
-    GatheredUnits(const Spec &spec, const ModelPlan &plan, const Shards &shards,
-                  std::span<const std::string> unit_names, Comms &comms, Watch &watch,
+    // The references must outlive the object. `position`: of this rank.
+    GatheredUnits(const Spec &spec, const ModelPlan &plan, int position,
+                  std::span<const std::string> unit_names, std::unique_ptr<UnitMemory> slots,
                   vescomm_fsdp_counters_t &counters,
                   std::vector<vescomm_fsdp_unit_counters_t> &unit_counters);
 
@@ -36,7 +38,7 @@ public:
     // Ends an open() or a start().
     void close(std::size_t unit);
     // Starts gathers that wait for secondary copies, as far as these are filled.
-    void advance() { slots_.advance(); }
+    void advance() { slots_->advance(); }
     // Empties all slots, because the masters change.
     void forget();
     // The units that the next micro-batch of training gathers first, in this order.
@@ -44,13 +46,13 @@ public:
     // Starts to gather one of them, unless it is in a slot. Its masters are those of the next step.
     void start_first(int unit, std::span<const int> first, const Announcement &announcement);
     // Waits for all gathers. Throws Failure.
-    void complete() { slots_.await_all(); }
+    void complete() { slots_->await_all(); }
 
     // True if the unit is open, or was started.
     bool holds(std::size_t unit) const { return pool_.pins(static_cast<int>(unit)) > 0; }
     // The address of a parameter of a unit that it holds. Waits if the gather is running.
     void *data(std::size_t parameter);
-    std::uint64_t bytes() const { return slots_.bytes(); }
+    std::uint64_t bytes() const { return slots_->bytes(); }
 
 private:
     void pin(std::size_t unit, std::span<const int> soon, const Announcement &announcement);
@@ -64,7 +66,7 @@ private:
     Order order_;
     bool running_ = false;  // a micro-batch
     SlotPool pool_;
-    ParameterSlots slots_;
+    std::unique_ptr<UnitMemory> slots_;
 };
 
 }  // namespace vescomm::fsdp

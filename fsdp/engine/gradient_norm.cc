@@ -2,10 +2,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fsdp/engine/gradient_norm.h"
 
+#include <memory>
+
 namespace vescomm::fsdp {
 
-GradientNorm::GradientNorm(const ModelPlan &plan, const Shards &shards, PhaseTimes &times)
-    : plan_(plan), shards_(shards), times_(times), added_(plan.of_unit.size(), false) {}
+GradientNorm::GradientNorm(const ModelPlan &plan, const Shards &shards, Comms &comms,
+                           PhaseTimes &times)
+    : plan_(plan),
+      shards_(shards),
+      comms_(comms),
+      times_(times),
+      added_(plan.of_unit.size(), false) {}
 
 void GradientNorm::begin(bool last) {
     // Replicas are summed later, all units together.
@@ -25,6 +32,22 @@ void GradientNorm::finish() {
     at_once_ = false;
     for (std::size_t unit = 0; unit < added_.size(); ++unit)
         if (!added_[unit]) add_squares(unit);
+}
+
+// The sum of squares is exact, so it does not depend on the cuts between ranks.
+double GradientNorm::squares() {
+    ExactSum sum = sum_;
+    if (plan_.mesh.shard_ranks > 1) {
+        vescomm_request_t *request = nullptr;
+        check(vescomm_all_reduce(comms_.shard().get(), sum.words().data(), sum.words().data(),
+                                 ExactSum::word_count, VESCOMM_I64, VESCOMM_SUM, nullptr, nullptr,
+                                 &request));
+        const std::unique_ptr<vescomm_request_t, decltype(&vescomm_request_free)> owner(
+            request, vescomm_request_free);
+        comms_.wait(comms_.shard(), request);
+        sum.normalise();
+    }
+    return sum.value();
 }
 
 void GradientNorm::add_squares(std::size_t unit) {

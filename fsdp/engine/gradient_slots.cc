@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <cstring>
-#include <set>
+#include <memory>
 
-#include "fsdp/error.h"
+#include "fsdp/engine/add_gradient.h"
 #include "fsdp/report/traffic.h"
 
 namespace vescomm::fsdp {
@@ -24,19 +24,6 @@ float expert_divisor(const Spec &spec, const Mesh &mesh) {
 QuantisedSums::Factors quantised_factors(const Spec &spec, const Mesh &mesh) {
     if (spec.options().average == 0) return {};
     return {1.0f / static_cast<float>(mesh.shard_ranks), 1.0f / expert_divisor(spec, mesh)};
-}
-
-// By parameter that is not tied: true if several parameters of one unit have its gradient.
-std::vector<bool> gradients_shared_in_a_unit(const Spec &spec) {
-    std::vector<bool> shared(spec.parameters().size(), false);
-    for (const Unit &unit : spec.units()) {
-        std::set<std::size_t> owners;
-        for (const std::size_t id : unit.parameters) {
-            const std::size_t owner = spec.parameters()[id].tied_to.value_or(id);
-            if (!owners.insert(owner).second) shared[owner] = true;
-        }
-    }
-    return shared;
 }
 
 }  // namespace
@@ -57,8 +44,7 @@ GradientSlots::GradientSlots(const Spec &spec, const ModelPlan &plan, const Shar
       scratch_offsets_(plan.buckets.size(), 0),
       slots_(plan.gradient_slots.size()),
       quantised_(plan, quantised_factors(spec, plan.mesh), comms),
-      written_(spec.parameters().size(), false),
-      shared_(gradients_shared_in_a_unit(spec)),
+      writes_(spec),
       summed_(plan.of_unit.size(), false) {
     for (const std::vector<std::size_t> &buckets : plan.of_unit) {
         std::uint64_t offset = 0;
@@ -80,25 +66,8 @@ GradientSlots::GradientSlots(const Spec &spec, const ModelPlan &plan, const Shar
 
 void GradientSlots::acquire(int unit) {
     if (pool_.pins(unit) > 0) return;
-    const SlotPool::Opened opened = pool_.open(unit);
-    if (opened.slot == SlotPool::none) {
-        std::string holders;
-        for (const int holder : pool_.pinned_beside(unit))
-            holders += (holders.empty() ? "\"" : ", \"") + unit_names_[holder] + "\"";
-        const int slots = pool_.range(unit).count();
-        if (plan_.large[unit])
-            refuse(
-                "all {} gradient slots for units of more than large_unit_bytes are in use by units "
-                "{}; end their backward passes first, or set large_unit_bytes to {} or more",
-                slots, holders, plan_.slot_bytes_of(unit) + plan_.quantised_bytes_of(unit));
-        refuse(
-            "all {} gradient slots are in use by units {}; end their backward passes first, or "
-            "set gradient_slots to {} or more",
-            slots, holders, slots + 1);
-    }
-    drain(slots_[opened.slot]);
-    for (const std::size_t bucket : plan_.of_unit[unit])
-        for (const Place &place : plan_.buckets[bucket].places) written_[place.parameter] = false;
+    drain(slots_[open_gradient_slot(pool_, plan_, unit, unit_names_)]);
+    writes_.begin(plan_, unit);
 }
 
 void *GradientSlots::data(std::size_t parameter) const {
@@ -111,15 +80,20 @@ void *GradientSlots::data(std::size_t parameter) const {
 }
 
 vescomm_fsdp_gradient_mode_t GradientSlots::begin_write(std::size_t parameter) {
-    if (written_[parameter]) return VESCOMM_FSDP_ADD;
-    written_[parameter] = true;
-    if (!shared_[parameter]) return VESCOMM_FSDP_OVERWRITE;
     const Parameter &one = spec_.parameters()[parameter];
-    if (one.elements > 0)
+    const GradientWrites::Begin begin = writes_.begin_write(parameter);
+    if (begin.zeros && one.elements > 0)
         std::memset(data(parameter), 0,
                     static_cast<std::size_t>(one.elements) *
                         vescomm_type_get_bytes(spec_.gradient_type(one)));
-    return VESCOMM_FSDP_ADD;
+    return begin.mode;
+}
+
+void GradientSlots::push(std::size_t parameter, const void *from, vescomm_type_t type) {
+    const Parameter &one = spec_.parameters()[parameter];
+    add_gradient(from, type, static_cast<std::size_t>(one.elements), writes_.written(parameter),
+                 data(parameter), spec_.gradient_type(one));
+    writes_.set_written(parameter);
 }
 
 void GradientSlots::fill_with_zeros(int unit, int slot) {
@@ -128,19 +102,10 @@ void GradientSlots::fill_with_zeros(int unit, int slot) {
         if (!bucket.trainable || bucket.elements == 0) continue;
         const std::size_t size = vescomm_type_get_bytes(bucket.gradient_type);
         std::byte *data = bucket_data(slot, index);
-        const auto clear = [&](std::int64_t begin, std::int64_t end) {
+        writes_.for_gaps(bucket, [&](std::int64_t begin, std::int64_t end) {
             std::memset(data + static_cast<std::size_t>(begin) * size, 0,
                         static_cast<std::size_t>(end - begin) * size);
-        };
-        // Gaps are summed like all other elements. Units that share a slot have them in different
-        // places.
-        std::int64_t end = 0;
-        for (const Place &place : bucket.places) {
-            if (!written_[place.parameter]) continue;
-            if (place.offset > end) clear(end, place.offset);
-            end = std::max(end, place.offset + place.elements);
-        }
-        clear(end, bucket.elements);
+        });
     }
 }
 
@@ -262,6 +227,19 @@ void GradientSlots::finish(bool last) {
         for (const std::size_t bucket : plan_.of_unit[unit])
             if (plan_.buckets[bucket].trainable) std::ranges::fill(shards_.gradient(bucket), 0.0f);
     }
+}
+
+void GradientSlots::sum_over_replicas() {
+    const std::span<float> gradients = shards_.gradients();
+    if (gradients.empty()) return;
+    const bool average = spec_.options().average != 0;
+    vescomm_request_t *request = nullptr;
+    check(vescomm_all_reduce(comms_.replica().get(), gradients.data(), gradients.data(),
+                             static_cast<std::int64_t>(gradients.size()), VESCOMM_F32,
+                             average ? VESCOMM_AVERAGE : VESCOMM_SUM, nullptr, nullptr, &request));
+    const std::unique_ptr<vescomm_request_t, decltype(&vescomm_request_free)> owner(
+        request, vescomm_request_free);
+    comms_.wait(comms_.replica(), request);
 }
 
 void GradientSlots::begin_step() {

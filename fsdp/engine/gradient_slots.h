@@ -3,8 +3,6 @@
 //
 // The gradients that the trainer writes: slots of this rank, and the requests that sum them into
 // the gradient shards.
-//
-//     acquire ─► the trainer writes ─► send ─► (drained by the next acquire of the slot, or finish)
 #pragma once
 
 #include <cstdint>
@@ -15,8 +13,9 @@
 #include <vector>
 
 #include "fsdp/engine/comms.h"
-#include "fsdp/engine/event_log.h"
 #include "fsdp/engine/gradient_norm.h"
+#include "fsdp/engine/gradient_writes.h"
+#include "fsdp/engine/parts.h"
 #include "fsdp/engine/quantised_sums.h"
 #include "fsdp/engine/shards.h"
 #include "fsdp/engine/slot_pool.h"
@@ -25,35 +24,26 @@
 
 namespace vescomm::fsdp {
 
-class GradientSlots {
+class GradientSlots : public GradientMemory {
 public:
     // All arguments must outlive the slots. Collective.
     GradientSlots(const Spec &spec, const ModelPlan &plan, const Shards &shards,
                   std::span<const std::string> unit_names, Comms &comms, Watch &watch,
                   GradientNorm &norm);
 
-    // Gives a unit a slot, unless it has one. Throws Failure if all slots are in use.
-    void acquire(int unit);
-    // The memory of a gradient of a unit with a slot, and whether an earlier use has written it.
-    void *data(std::size_t parameter) const;
-    bool written(std::size_t parameter) const { return written_[parameter]; }
-    void set_written(std::size_t parameter) { written_[parameter] = true; }
-    // Returns how the trainer writes a gradient, and counts it as written. A gradient of several
-    // parameters of one unit is always added to, and begins as zero: the trainer may ask for all of
-    // them before it writes the first one.
-    vescomm_fsdp_gradient_mode_t begin_write(std::size_t parameter);
-    // Starts to sum the gradients of a unit. Those that were not written are zero.
-    void send(int unit, const Announcement &announcement);
-    // True: sums may be running.
-    bool sending() const;
-    // Waits for all sums. The gradient shards of units that were not sent become zero if `last`.
-    void finish(bool last);
-    // The next step begins: the first sum of a unit overwrites its gradient shard.
-    void begin_step();
+    void acquire(int unit) override;
+    void *data(std::size_t parameter) const override;
+    vescomm_fsdp_gradient_mode_t begin_write(std::size_t parameter) override;
+    void push(std::size_t parameter, const void *data, vescomm_type_t type) override;
+    void send(int unit, const Announcement &announcement) override;
+    bool sending() const override;
+    void finish(bool last) override;
+    void sum_over_replicas() override;
+    void begin_step() override;
 
     // Slots, and gradients in transfer in 8 bits.
-    std::uint64_t bytes() const;
-    std::uint64_t scratch_bytes() const;
+    std::uint64_t bytes() const override;
+    std::uint64_t scratch_bytes() const override;
 
 private:
     struct Slot {
@@ -96,8 +86,7 @@ private:
     std::map<std::pair<int, std::size_t>, Buffer> buffers_;
     std::map<Key, Request> requests_;
     QuantisedSums quantised_;  // of buckets whose gradients travel in 8 bits
-    std::vector<bool> written_;  // by parameter
-    std::vector<bool> shared_;  // by parameter: several parameters of one unit have its gradient
+    GradientWrites writes_;
     std::vector<bool> summed_;  // by unit: its gradient shard has a sum of this step
 };
 

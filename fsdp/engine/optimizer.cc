@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fsdp/engine/optimizer.h"
 
+#include "fsdp/engine/device/adamw.h"
 #include "fsdp/error.h"
 #include "fsdp/spec/group.h"
 
@@ -24,9 +25,11 @@ std::vector<OptimizerRun> make_runs(const Spec &spec, const ModelPlan &plan, int
     return runs;
 }
 
-Optimizer::Optimizer(const Spec &spec, const ModelPlan &plan, const Shards &shards, int rank)
+Optimizer::Optimizer(const Spec &spec, const ModelPlan &plan, const Shards &shards, int rank,
+                     device::Streams *streams)
     : plan_(plan),
       shards_(shards),
+      streams_(streams),
       groups_(spec.groups()),
       runs_(make_runs(spec, plan, plan.mesh.position(rank))),
       runs_of_(plan.buckets.size()) {
@@ -98,6 +101,7 @@ void Optimizer::update(const OptimizerRun &part, float gradient_scale,
     run.step = steps_;
     run.learning_rate_scale = learning_rate_scale;
     run.gradient_scale = gradient_scale;
+    if (streams_ != nullptr) return device::update(group, run, *streams_);
     const int result = group.kind.step(group.kind.context, group.settings.data(), &run);
     if (result != 0)
         refuse("optimizer \"{}\" returned {} for a run of {} elements", group.kind.name, result,

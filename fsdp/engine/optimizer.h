@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "fsdp/engine/device/streams.h"
 #include "fsdp/engine/shards.h"
 #include "fsdp/spec/model_plan.h"
 #include "fsdp/spec/spec.h"
@@ -32,8 +33,10 @@ std::vector<OptimizerRun> make_runs(const Spec &spec, const ModelPlan &plan, int
 
 class Optimizer {
 public:
-    // `plan` and `shards` must outlive the optimizer.
-    Optimizer(const Spec &spec, const ModelPlan &plan, const Shards &shards, int rank);
+    // `plan`, `shards` and `streams` must outlive the optimizer. `streams`: nullptr if the shards
+    // are in host memory.
+    Optimizer(const Spec &spec, const ModelPlan &plan, const Shards &shards, int rank,
+              device::Streams *streams = nullptr);
 
     // Returns a group with other settings. Throws Failure if it needs other states.
     Group with_settings(std::size_t group, const void *settings) const;
@@ -61,6 +64,7 @@ private:
 
     const ModelPlan &plan_;
     const Shards &shards_;
+    device::Streams *streams_;
     std::vector<Group> groups_;
     std::vector<std::vector<std::byte>> agreed_;  // by group: settings that all ranks had last
     std::vector<OptimizerRun> runs_;  // those of a bucket are consecutive

@@ -18,40 +18,32 @@
 
 #include "fsdp/engine/code_slots.h"
 #include "fsdp/engine/comms.h"
-#include "fsdp/engine/event_log.h"
+#include "fsdp/engine/parts.h"
 #include "fsdp/engine/secondary_copies.h"
 #include "fsdp/engine/shards.h"
 #include "fsdp/engine/watch.h"
 
 namespace vescomm::fsdp {
 
-class ParameterSlots {
+class ParameterSlots : public UnitMemory {
 public:
     // All arguments must outlive the slots. Collective.
     ParameterSlots(const ModelPlan &plan, const Shards &shards,
                    std::span<const std::string> unit_names, Comms &comms, Watch &watch);
 
-    ~ParameterSlots();
+    ~ParameterSlots() override;
     ParameterSlots(const ParameterSlots &) = delete;
     ParameterSlots &operator=(const ParameterSlots &) = delete;
 
-    // Starts to gather a unit into a slot. A gather in the slot completes first. Returns true if it
-    // fills a secondary copy.
-    bool gather(int unit, int slot, const Announcement &announcement);
-    // Waits until the unit in the slot is gathered.
-    void await(int slot);
-    // Starts gathers whose parts are filled. Does not wait.
-    void advance();
-    // Waits until no gather reads masters.
-    void await_all();
-    // Drops secondary copies, because the masters change.
-    void forget_copies() { copies_.forget(); }
-    // Declares that this rank no longer reads the slot, so that faster ranks may overwrite it.
-    void release(int slot);
-
-    // The address of a bucket of the unit in the slot.
-    void *data(int slot, std::size_t bucket) const;
-    std::uint64_t bytes() const;
+    bool gather(int unit, int slot, const Announcement &announcement) override;
+    void await(int slot) override;
+    void advance() override;
+    void await_all() override;
+    void forget_copies() override { copies_.forget(); }
+    void closed(int) override {}
+    void release(int slot) override;
+    void *data(int slot, std::size_t bucket) const override;
+    std::uint64_t bytes() const override;
 
 private:
     struct Slot {

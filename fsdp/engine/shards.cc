@@ -15,10 +15,28 @@ AlignedBytes::AlignedBytes(std::size_t bytes)
 
 Shards::Shards(const ModelPlan &plan, int rank, const std::string &folder)
     : plan_(plan), position_(plan.mesh.position(rank)), states_(plan.buckets.size()) {
+    measure();
+    place(folder);
+    gradient_.own = AlignedBytes(gradient_.size);
+    gradient_.data = gradient_.own.data();
+}
+
+Shards::Shards(const ModelPlan &plan, int rank, OnDevice)
+    : plan_(plan), position_(plan.mesh.position(rank)), states_(plan.buckets.size()) {
+    measure();
+    std::vector<Array *> all = masters_and_states();
+    all.push_back(&gradient_);
+    for (Array *array : all) {
+        array->on_device = device::Bytes(array->size);
+        array->data = array->on_device.data();
+    }
+}
+
+void Shards::measure() {
     std::int64_t master = 0;
     std::int64_t gradient = 0;
-    for (std::size_t i = 0; i < plan.buckets.size(); ++i) {
-        const Bucket &bucket = plan.buckets[i];
+    for (std::size_t i = 0; i < plan_.buckets.size(); ++i) {
+        const Bucket &bucket = plan_.buckets[i];
         const std::int64_t aligned = align_shard(bucket.shard(position_));
         master_begin_.push_back(master);
         gradient_begin_.push_back(gradient);
@@ -30,15 +48,19 @@ Shards::Shards(const ModelPlan &plan, int rank, const std::string &folder)
                 static_cast<std::size_t>(aligned) * vescomm_type_get_bytes(type);
     }
     master_.size = static_cast<std::size_t>(master) * sizeof(float);
-    place(folder);
-    gradient_ = AlignedBytes(static_cast<std::size_t>(gradient) * sizeof(float));
+    gradient_.size = static_cast<std::size_t>(gradient) * sizeof(float);
+}
+
+std::vector<Shards::Array *> Shards::masters_and_states() {
+    std::vector<Array *> all = {&master_};
+    for (auto &states : states_)
+        for (Array &state : states) all.push_back(&state);
+    return all;
 }
 
 // Gives masters and states memory, or parts of a file.
 void Shards::place(const std::string &folder) {
-    std::vector<Array *> all = {&master_};
-    for (auto &states : states_)
-        for (Array &state : states) all.push_back(&state);
+    const std::vector<Array *> all = masters_and_states();
     if (folder.empty()) {
         for (Array *array : all) {
             array->own = AlignedBytes(array->size);
@@ -98,7 +120,7 @@ std::span<float> Shards::master(std::size_t bucket) const {
 }
 
 std::span<float> Shards::gradient(std::size_t bucket) const {
-    return {reinterpret_cast<float *>(gradient_.data()) + gradient_begin_[bucket],
+    return {reinterpret_cast<float *>(gradient_.data) + gradient_begin_[bucket],
             static_cast<std::size_t>(plan_.buckets[bucket].shard(position_))};
 }
 
@@ -116,13 +138,14 @@ std::span<float> Shards::masters() const {
 }
 
 std::span<float> Shards::gradients() const {
-    return {reinterpret_cast<float *>(gradient_.data()), gradient_.size() / sizeof(float)};
+    return {reinterpret_cast<float *>(gradient_.data), gradient_.size / sizeof(float)};
 }
 
 std::uint64_t Shards::bytes() const {
-    std::uint64_t bytes = master_.own.size() + gradient_.size();
+    const auto of = [](const Array &array) { return array.own.size() + array.on_device.size(); };
+    std::uint64_t bytes = of(master_) + of(gradient_);
     for (const auto &states : states_)
-        for (const Array &state : states) bytes += state.own.size();
+        for (const Array &state : states) bytes += of(state);
     return bytes;
 }
 

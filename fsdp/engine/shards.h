@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "fsdp/engine/device/cuda.h"
 #include "fsdp/engine/offload_file.h"
 #include "fsdp/spec/model_plan.h"
 
@@ -41,6 +42,9 @@ class Shards {
 public:
     // `folder`: for masters and states in a file; empty: all in memory.
     Shards(const ModelPlan &plan, int rank, const std::string &folder = {});
+    // In memory of the current device: the spans below have device addresses.
+    struct OnDevice {};
+    Shards(const ModelPlan &plan, int rank, OnDevice);
 
     std::span<float> master(std::size_t bucket) const;
     // The bucket must be trainable.
@@ -65,18 +69,22 @@ private:
     // Memory of its own, or a part of the file.
     struct Array {
         AlignedBytes own;
+        device::Bytes on_device;
         std::byte *data = nullptr;
         std::size_t size = 0;
     };
 
+    // Decides where the shards of buckets lie.
+    void measure();
     void place(const std::string &folder);
+    std::vector<Array *> masters_and_states();
     std::span<std::byte> master_pages(std::size_t bucket) const noexcept;
 
     const ModelPlan &plan_;
     int position_;
     std::vector<std::int64_t> master_begin_, gradient_begin_;  // by bucket
     Array master_;
-    AlignedBytes gradient_;
+    Array gradient_;
     std::vector<std::vector<Array>> states_;  // by bucket
     OffloadFile file_;
 };

@@ -16,7 +16,6 @@
 #include "fsdp/engine/engine.h"
 #include "fsdp/engine/event_body.h"
 #include "fsdp/hash.h"
-#include "fsdp/norm/exact_sum.h"
 
 namespace vescomm::fsdp {
 
@@ -41,21 +40,8 @@ std::vector<int> update_order(const std::vector<int> &first, std::size_t units) 
 
 }  // namespace
 
-// The sum of squares is exact, so it does not depend on the cuts between ranks.
 double Engine::measure_norm() {
-    if (gradients_.norm) return *gradients_.norm;
-    ExactSum sum = wiring_->norm.sum();
-    if (model_.plan.mesh.shard_ranks > 1) {
-        vescomm_request_t *request = nullptr;
-        check(vescomm_all_reduce(wiring_->comms.shard().get(), sum.words().data(),
-                                 sum.words().data(), ExactSum::word_count, VESCOMM_I64, VESCOMM_SUM,
-                                 nullptr, nullptr, &request));
-        const std::unique_ptr<vescomm_request_t, decltype(&vescomm_request_free)> owner(
-            request, vescomm_request_free);
-        wiring_->comms.wait(wiring_->comms.shard(), request);
-        sum.normalise();
-    }
-    gradients_.norm = std::sqrt(sum.value());
+    if (!gradients_.norm) gradients_.norm = std::sqrt(wiring_->norm->squares());
     return *gradients_.norm;
 }
 
@@ -90,6 +76,7 @@ void Engine::step(vescomm_fsdp_step_t &step) {
         require_finite("learning_rate_scale", step.learning_rate_scale, 0);
         require_finite("max_norm", step.max_norm, 0);
         require_finite("loss_scale", step.loss_scale, 0);
+        if (streams_) streams_->order(streams_->compute(), streams_->reduce());
         // The arguments are compared before anything changes.
         wiring_->watch.verify(wiring_->watch.post(log_.now()));
         const double scale = gradients_.scale / (step.loss_scale > 0 ? step.loss_scale : 1.0);
@@ -110,7 +97,7 @@ void Engine::step(vescomm_fsdp_step_t &step) {
         step.skipped = representable(norm, scale, factor) ? 0 : 1;
         if (step.skipped == 0) wiring_->parameters.forget();
         states_.step();
-        wiring_->gradients.begin_step();
+        wiring_->gradients->begin_step();
         gradients_ = {};
         apply({last_update_.number + 1, static_cast<std::uint64_t>(step.skipped), factor,
                step.learning_rate_scale},

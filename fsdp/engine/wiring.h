@@ -6,13 +6,17 @@
 #pragma once
 
 #include <exception>
+#include <memory>
+#include <optional>
 #include <utility>
 
 #include "fsdp/engine/comms.h"
+#include "fsdp/engine/device/links.h"
+#include "fsdp/engine/device/streams.h"
 #include "fsdp/engine/event_times.h"
 #include "fsdp/engine/gathered_units.h"
-#include "fsdp/engine/gradient_norm.h"
-#include "fsdp/engine/gradient_slots.h"
+#include "fsdp/engine/parts.h"
+#include "fsdp/engine/shards.h"
 #include "fsdp/engine/watch.h"
 
 namespace vescomm::fsdp {
@@ -26,16 +30,9 @@ struct Model {
 
 struct Wiring {
     // `world`: of all ranks. The other arguments must outlive the wiring; `log` has the events of
-    // the wiring. Collective.
-    Wiring(const Model &model, const Shards &shards, Communicator world, EventLog &log,
-           vescomm_fsdp_counters_t &counters, EventTimes &times)
-        : log(log),
-          comms(std::move(world), model.plan.mesh),
-          watch(comms, model.unit_names),
-          parameters(model.spec, model.plan, shards, model.unit_names, comms, watch, counters,
-                     times.units()),
-          norm(model.plan, shards, times.phases()),
-          gradients(model.spec, model.plan, shards, model.unit_names, comms, watch, norm) {}
+    // the wiring. `streams`: nullptr for host memory. Collective.
+    Wiring(const Model &model, const Shards &shards, device::Streams *streams, Communicator world,
+           EventLog &log, vescomm_fsdp_counters_t &counters, EventTimes &times);
 
     // Running sums write to memory of the slots, and a running request cannot be freed. Gathers
     // that a step has started end here: other ranks may need progress on all communicators for it.
@@ -48,7 +45,7 @@ struct Wiring {
         try {
             if (std::uncaught_exceptions() > exceptions)
                 comms.abort("an exception ended the program on this rank");
-            if (gradients.sending()) comms.abort("the engine was freed in the middle of a step");
+            if (gradients->sending()) comms.abort("the engine was freed in the middle of a step");
             parameters.complete();
             log.note(Event::free);
             watch.verify(watch.post(log.now()));
@@ -62,9 +59,10 @@ struct Wiring {
     EventLog &log;
     Comms comms;
     Watch watch;
+    std::optional<device::Links> links;  // with device memory
     GatheredUnits parameters;
-    GradientNorm norm;
-    GradientSlots gradients;
+    std::unique_ptr<NormMemory> norm;
+    std::unique_ptr<GradientMemory> gradients;
     const int exceptions = std::uncaught_exceptions();  // when the wiring was made
 };
 

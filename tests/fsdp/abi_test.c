@@ -110,7 +110,8 @@ MEMBER(vescomm_fsdp_spec_options_t, reshard_ranks, 80);
 MEMBER(vescomm_fsdp_spec_options_t, large_unit_bytes, 88);
 MEMBER(vescomm_fsdp_spec_options_t, expert_ranks, 96);
 MEMBER(vescomm_fsdp_spec_options_t, expert_divisor, 100);
-FREEZE(sizeof(vescomm_fsdp_spec_options_t) == 104);
+MEMBER(vescomm_fsdp_spec_options_t, memory, 104);
+FREEZE(sizeof(vescomm_fsdp_spec_options_t) == 112);
 
 MEMBER(vescomm_fsdp_parameter_t, struct_size, 0);
 MEMBER(vescomm_fsdp_parameter_t, dimensions, 4);

@@ -59,6 +59,14 @@ typedef int32_t vescomm_fsdp_order_t;
 /** No prefetch: the trainer calls vescomm_fsdp_unshard() itself. */
 #define VESCOMM_FSDP_EXPLICIT ((vescomm_fsdp_order_t)2)
 
+/** Memory that an engine uses. */
+typedef int32_t vescomm_fsdp_memory_t;
+
+/** All is in host memory. */
+#define VESCOMM_FSDP_HOST ((vescomm_fsdp_memory_t)0)
+/** Slots, gradients, masters and states are in the memory of a GPU. Experimental, like gpu.h. */
+#define VESCOMM_FSDP_DEVICE ((vescomm_fsdp_memory_t)1)
+
 /** Options of a specification. Append-only; a zero member means its default. */
 typedef struct vescomm_fsdp_spec_options {
     uint32_t struct_size;
@@ -139,6 +147,14 @@ typedef struct vescomm_fsdp_spec_options {
      *  They are summed over the ranks with the same experts and over replicas. 0: the number of all
      *  ranks, because each rank's tokens reach the experts of every rank. */
     int32_t expert_divisor;
+    /** VESCOMM_FSDP_DEVICE: the engine is in the memory of the device that is current at its
+     *  creation, which must be current in all calls on it. All views have device addresses, and
+     *  the trainer's work is on the stream of the events. Each rank has a GPU of its own.
+     *  Optimizer: AdamW. Not with gather_type, reduce_type, partner_copy, offload_folder,
+     *  reshard_ranks and expert_ranks. Gradients are summed in gradient_type, by NCCL. 0:
+     *  VESCOMM_FSDP_HOST. */
+    vescomm_fsdp_memory_t memory;
+    uint32_t reserved3;
 } vescomm_fsdp_spec_options_t;
 
 /** Returns the struct with struct_size set and all other members zero. Since: 0.1 */
@@ -160,6 +176,8 @@ static inline vescomm_fsdp_spec_options_t vescomm_fsdp_spec_options_init(void) {
                                            0,
                                            0,
                                            NULL,
+                                           0,
+                                           0,
                                            0,
                                            0,
                                            0,
@@ -581,7 +599,8 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_begin(vescomm_fsdp_t *engine, uint32_t
  * goes through backward at most as often as through forward.
  *
  * @param unit    of vescomm_fsdp_add_unit().
- * @param stream  must be NULL: all memory here is host memory.
+ * @param stream  cudaStream_t of the trainer's work before and after the call, on device memory;
+ *                NULL is the legacy default stream. On host memory it must be NULL.
  * @return for all of them: VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: misuse.
  *         VESCOMM_ERROR_MISMATCH: ranks announced different events. VESCOMM_ERROR_ABORTED: another
  *         rank failed. VESCOMM_ERROR_TIMEOUT, VESCOMM_ERROR_PEER_FAILED.
@@ -682,10 +701,12 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_gradient(vescomm_fsdp_t *engine, uint6
  *
  * Before: its unit is between pre_backward and post_backward.
  *
- * @param data    all elements of the parameter, dense and row-major. Borrowed for the call. NULL is
- *                an error without an effect, unless there are no elements.
+ * @param data    all elements of the parameter, dense and row-major. Borrowed for the call, on
+ *                device memory until the work of the stream is complete. NULL is an error without
+ * an effect, unless there are no elements.
  * @param type    f32 or the type of the gradients.
- * @param stream  must be NULL: all memory here is host memory.
+ * @param stream  cudaStream_t of the trainer's work before and after the call, on device memory;
+ *                NULL is the legacy default stream. On host memory it must be NULL.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: misuse, or the parameter is frozen.
  *         VESCOMM_ERROR_UNSUPPORTED: another type.
  *
@@ -698,11 +719,13 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_push_gradient(vescomm_fsdp_t *engine, 
 /**
  * Ends a micro-batch with backward: starts the sums that have not started, and waits for all sums.
  * In the last micro-batch it also computes this rank's part of the norm, one pass over its gradient
- * shards; units whose sums are complete earlier are added then.
+ * shards; units whose sums are complete earlier are added then. On device memory a stream of the
+ * engine waits, and not the host.
  *
  * Before: no unit is open.
  *
- * @param stream  must be NULL: all memory here is host memory.
+ * @param stream  cudaStream_t of the trainer's work before and after the call, on device memory;
+ *                NULL is the legacy default stream. On host memory it must be NULL.
  * @return as the events.
  *
  * Collective: yes, same order.  Blocking: at most the timeout.  Threads: one.  Since: 0.1
@@ -777,7 +800,8 @@ static inline vescomm_fsdp_step_t vescomm_fsdp_step_init(void) {
  *
  * @param step    [in,out] struct_size and arguments set by the caller, the same on every rank;
  *                results filled.
- * @param stream  must be NULL: all memory here is host memory.
+ * @param stream  cudaStream_t of the trainer's work before and after the call, on device memory;
+ *                NULL is the legacy default stream. On host memory it must be NULL.
  * @return as the events. VESCOMM_ERROR_MISMATCH: the arguments differ between ranks; nothing was
  *         updated. VESCOMM_ERROR_INVALID_ARGUMENT: also when `step` of an optimizer kind failed;
  *         this rank's shards are then partly updated. Other ranks succeed, or get an error; all get

@@ -177,20 +177,29 @@ public:
         check(status);
     }
 
+    // `stream`: of the trainer's work, on device memory.
     void begin(std::uint32_t flags = 0) { check(vescomm_fsdp_begin(get(), flags)); }
-    void pre_forward(std::uint64_t unit) { check(vescomm_fsdp_pre_forward(get(), unit, nullptr)); }
-    void post_forward(std::uint64_t unit) {
-        check(vescomm_fsdp_post_forward(get(), unit, nullptr));
+    void pre_forward(std::uint64_t unit, void *stream = nullptr) {
+        check(vescomm_fsdp_pre_forward(get(), unit, stream));
     }
-    void pre_backward(std::uint64_t unit) {
-        check(vescomm_fsdp_pre_backward(get(), unit, nullptr));
+    void post_forward(std::uint64_t unit, void *stream = nullptr) {
+        check(vescomm_fsdp_post_forward(get(), unit, stream));
     }
-    void post_backward(std::uint64_t unit) {
-        check(vescomm_fsdp_post_backward(get(), unit, nullptr));
+    void pre_backward(std::uint64_t unit, void *stream = nullptr) {
+        check(vescomm_fsdp_pre_backward(get(), unit, stream));
     }
-    void unshard(std::uint64_t unit) { check(vescomm_fsdp_unshard(get(), unit, nullptr)); }
-    void reshard(std::uint64_t unit) { check(vescomm_fsdp_reshard(get(), unit, nullptr)); }
-    void finish_backward() { check(vescomm_fsdp_finish_backward(get(), nullptr)); }
+    void post_backward(std::uint64_t unit, void *stream = nullptr) {
+        check(vescomm_fsdp_post_backward(get(), unit, stream));
+    }
+    void unshard(std::uint64_t unit, void *stream = nullptr) {
+        check(vescomm_fsdp_unshard(get(), unit, stream));
+    }
+    void reshard(std::uint64_t unit, void *stream = nullptr) {
+        check(vescomm_fsdp_reshard(get(), unit, stream));
+    }
+    void finish_backward(void *stream = nullptr) {
+        check(vescomm_fsdp_finish_backward(get(), stream));
+    }
 
     vescomm_fsdp_view_t parameter(std::uint64_t id) {
         vescomm_fsdp_view_t view = vescomm_fsdp_view_init();
@@ -210,8 +219,9 @@ public:
         return {view, mode};
     }
 
-    void push_gradient(std::uint64_t id, const void *data, vescomm_type_t type) {
-        check(vescomm_fsdp_push_gradient(get(), id, data, type, nullptr));
+    void push_gradient(std::uint64_t id, const void *data, vescomm_type_t type,
+                       void *stream = nullptr) {
+        check(vescomm_fsdp_push_gradient(get(), id, data, type, stream));
     }
 
     // Returns the norm, and whether all gradients are finite.
@@ -224,8 +234,9 @@ public:
     void scale(double factor) { check(vescomm_fsdp_scale(get(), factor)); }
 
     // Returns `step` with the results.
-    vescomm_fsdp_step_t step(vescomm_fsdp_step_t step = vescomm_fsdp_step_init()) {
-        check(vescomm_fsdp_step(get(), &step, nullptr));
+    vescomm_fsdp_step_t step(vescomm_fsdp_step_t step = vescomm_fsdp_step_init(),
+                             void *stream = nullptr) {
+        check(vescomm_fsdp_step(get(), &step, stream));
         return step;
     }
     void set_group(std::uint64_t group, const void *settings) {

@@ -86,6 +86,8 @@ bool is_device_address(const void *address);
 // The call of this function after `skip` others of it returns `result` and has no other effect.
 // Empty name: forgets all such failures.
 void fail_call(const std::string &function, int skip, int result);
+// A result for fail_call(): the call returns success.
+inline constexpr int no_effect = -1;
 
 // The next collective or message of the communicators of a device does not complete, until its
 // communicator is aborted; ncclCommGetAsyncError() returns `result`.

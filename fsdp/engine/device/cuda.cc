@@ -1,0 +1,123 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Zone: set-up.
+#include "fsdp/engine/device/cuda.h"
+
+#include <dlfcn.h>
+
+#include "fsdp/error.h"
+#include "gpu/gpu_libraries.h"
+#include "vescomm/gpu.h"
+
+namespace vescomm::fsdp::device {
+
+namespace {
+
+constexpr unsigned non_blocking = 1;  // cudaStreamNonBlocking
+constexpr unsigned without_times = 2;  // cudaEventDisableTiming
+
+template <typename Function>
+void find(void *library, const char *symbol, Function *&function) {
+    function = reinterpret_cast<Function *>(dlsym(library, symbol));
+    if (function == nullptr)
+        throw Failure(VESCOMM_ERROR_UNSUPPORTED,
+                      fmt::format("the CUDA runtime lacks {}(): it is too old", symbol));
+}
+
+Functions load() {
+    if (const vescomm_status_t status = vescomm_gpu_check_support(nullptr); status != VESCOMM_OK)
+        throw Failure(status, vescomm_get_last_error());
+    void *library = nullptr;
+    for (const std::string &name : internal::GpuLibraryNames().cuda)
+        if (library == nullptr) library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+    if (library == nullptr)
+        throw Failure(VESCOMM_ERROR_UNSUPPORTED,
+                      "the CUDA runtime was loaded, and cannot be opened again");
+    Functions functions{};
+    find(library, "cudaGetDevice", functions.get_device);
+    find(library, "cudaMalloc", functions.malloc);
+    find(library, "cudaFree", functions.free);
+    find(library, "cudaMemsetAsync", functions.memset_async);
+    find(library, "cudaMemcpyAsync", functions.memcpy_async);
+    find(library, "cudaStreamCreateWithFlags", functions.stream_create);
+    find(library, "cudaStreamDestroy", functions.stream_destroy);
+    find(library, "cudaStreamSynchronize", functions.stream_synchronize);
+    find(library, "cudaStreamWaitEvent", functions.stream_wait_event);
+    find(library, "cudaEventCreateWithFlags", functions.event_create);
+    find(library, "cudaEventRecord", functions.event_record);
+    find(library, "cudaEventQuery", functions.event_query);
+    find(library, "cudaEventDestroy", functions.event_destroy);
+    find(library, "cudaGetLastError", functions.get_last_error);
+    find(library, "cudaGetErrorString", functions.get_error_string);
+    return functions;
+}
+
+}  // namespace
+
+const Functions &functions() {
+    static const Functions functions = load();
+    return functions;
+}
+
+void require(cuda::Error error, const char *call) {
+    if (error == cuda::success) return;
+    functions().get_last_error();
+    throw Failure(
+        error == cuda::memory_allocation ? VESCOMM_ERROR_OUT_OF_MEMORY : VESCOMM_ERROR_SYSTEM,
+        fmt::format("{} failed: {}", call, functions().get_error_string(error)));
+}
+
+Event::Event() {
+    require(functions().event_create(&event_, without_times), "cudaEventCreateWithFlags()");
+}
+
+Event::~Event() {
+    if (event_ != nullptr) functions().event_destroy(event_);
+}
+
+void Event::record(cuda::Stream stream) {
+    require(functions().event_record(event_, stream), "cudaEventRecord()");
+}
+
+void Event::wait_on(cuda::Stream stream) const {
+    require(functions().stream_wait_event(stream, event_, 0), "cudaStreamWaitEvent()");
+}
+
+bool Event::reached() const {
+    const cuda::Error error = functions().event_query(event_);
+    if (error == cuda::not_ready) {
+        functions().get_last_error();
+        return false;
+    }
+    require(error, "cudaEventQuery()");
+    return true;
+}
+
+Stream::Stream() {
+    require(functions().stream_create(&stream_, non_blocking), "cudaStreamCreateWithFlags()");
+}
+
+Stream::~Stream() {
+    functions().stream_destroy(stream_);
+}
+
+Bytes::Bytes(std::size_t bytes) {
+    if (bytes == 0) return;
+    require(functions().malloc(&data_, bytes), "cudaMalloc()");
+    size_ = bytes;
+    const Stream stream;
+    try {
+        require(functions().memset_async(data_, 0, bytes, stream), "cudaMemsetAsync()");
+        require(functions().stream_synchronize(stream), "cudaStreamSynchronize()");
+    } catch (...) {
+        functions().free(data_);
+        throw;
+    }
+}
+
+Bytes::~Bytes() {
+    if (data_ != nullptr) functions().free(data_);
+}
+
+}  // namespace vescomm::fsdp::device

@@ -1,0 +1,65 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The gradients on device memory. NCCL sums them in their own type, in place; the shard of this
+// rank is then added to the gradient shard in f32, on the reduce stream:
+//
+//     compute   the trainer writes, zeros ──┐              ┌──► the slot is used again
+//     reduce                                └─► sum ─► add ┘ drained
+#pragma once
+
+#include <vector>
+
+#include "fsdp/engine/device/slot_buffers.h"
+#include "fsdp/engine/device/streams.h"
+#include "fsdp/engine/gradient_writes.h"
+#include "fsdp/engine/parts.h"
+#include "fsdp/engine/shards.h"
+#include "fsdp/engine/slot_pool.h"
+#include "fsdp/engine/watch.h"
+
+namespace vescomm::fsdp::device {
+
+class Gradients : public GradientMemory {
+public:
+    // All arguments must outlive the object. Collective.
+    Gradients(const Spec &spec, const ModelPlan &plan, const Shards &shards, int position,
+              std::span<const std::string> unit_names, Watch &watch, Links &links,
+              Streams &streams);
+
+    void acquire(int unit) override;
+    void *data(std::size_t parameter) const override;
+    vescomm_fsdp_gradient_mode_t begin_write(std::size_t parameter) override;
+    void push(std::size_t parameter, const void *data, vescomm_type_t type) override;
+    void send(int unit, const Announcement &announcement) override;
+    bool sending() const override { return sending_; }
+    void finish(bool last) override;
+    void sum_over_replicas() override;
+    void begin_step() override;
+    std::uint64_t bytes() const override { return buffers_.bytes(); }
+    std::uint64_t scratch_bytes() const override { return scratch_.size(); }
+
+private:
+    // Adds the sums of a unit in a slot to the gradient shards, or overwrites these.
+    void take_sum(int unit, int slot, bool adds);
+    void fill_with_zeros(int unit, int slot);
+
+    const Spec &spec_;
+    const ModelPlan &plan_;
+    const Shards &shards_;
+    std::span<const std::string> unit_names_;
+    Watch &watch_;
+    Links &links_;
+    Streams &streams_;
+    float average_;  // factor of sums; 1: none
+    SlotPool pool_;
+    SlotBuffers buffers_;
+    Bytes scratch_;  // averages that are added, in f32: of the largest bucket
+    std::vector<Event> drained_;  // by slot: on the reduce stream
+    GradientWrites writes_;
+    std::vector<bool> summed_;  // by unit: its gradient shard has a sum of this step
+    bool sending_ = false;  // sums of this micro-batch were started
+    bool connected_ = false;
+};
+
+}  // namespace vescomm::fsdp::device

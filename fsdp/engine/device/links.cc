@@ -1,0 +1,36 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "fsdp/engine/device/links.h"
+
+#include "fsdp/error.h"
+
+namespace vescomm::fsdp::device {
+
+Link::Link(vescomm_comm_t *comm) {
+    vescomm_gpu_comm_t *made = nullptr;
+    check(vescomm_gpu_comm_create(comm, nullptr, &made));
+    comm_.reset(made);
+    // No effect, unless the communicator forbids sums on devices: then the engine is not created.
+    check(vescomm_gpu_all_reduce(made, nullptr, nullptr, 0, VESCOMM_I64, VESCOMM_SUM, nullptr));
+}
+
+Links::Links(Comms &comms, const Mesh &mesh) : comms_(comms), shard_(comms.shard().get()) {
+    if (mesh.replicas() > 1) replica_.emplace(comms.replica().get());
+}
+
+void Links::wait(const Event &event) {
+    comms_.wait_until(
+        [&] {
+            for (Link *link : {&shard_, &replica()}) check(vescomm_gpu_comm_check(link->get()));
+            return event.reached();
+        },
+        [&] {
+            return fmt::format(
+                "the device of rank {} has not completed the work of a step within "
+                "{} s; see which rank has made another call, or raise "
+                "VESCOMM_TIMEOUT_SECONDS",
+                comms_.world().rank(), comms_.world().info().timeout_seconds);
+        });
+}
+
+}  // namespace vescomm::fsdp::device

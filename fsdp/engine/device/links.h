@@ -1,0 +1,93 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The device communicators of an engine: of the ranks that shard units, and of the replicas.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "fsdp/engine/comms.h"
+#include "fsdp/engine/device/cuda.h"
+#include "vescomm/gpu.h"
+
+namespace vescomm::fsdp::device {
+
+// A device communicator, whose calls come from several streams. They must be ordered, because they
+// share a workspace.
+class Link {
+public:
+    // Collective.
+    explicit Link(vescomm_comm_t *comm);
+
+    vescomm_gpu_comm_t *get() const { return comm_.get(); }
+    // Calls the body, a collective call on the stream, after the earlier ones of all streams.
+    template <typename Body>
+    void call(cuda::Stream stream, Body &&body) {
+        last_.wait_on(stream);
+        check(std::forward<Body>(body)(comm_.get()));
+        last_.record(stream);
+    }
+
+private:
+    struct Free {
+        void operator()(vescomm_gpu_comm_t *comm) const noexcept { vescomm_gpu_comm_free(comm); }
+    };
+    std::unique_ptr<vescomm_gpu_comm_t, Free> comm_;
+    Event last_;
+};
+
+class Links {
+public:
+    // `comms` must outlive the links. Collective.
+    Links(Comms &comms, const Mesh &mesh);
+
+    Link &shard() { return shard_; }
+    Link &replica() { return replica_ ? *replica_ : shard_; }
+    // Waits until an event is reached, at most the timeout, or a rank fails. Throws Failure.
+    void wait(const Event &event);
+
+private:
+    Comms &comms_;
+    Link shard_;
+    std::optional<Link> replica_;  // none: shard_ has them
+};
+
+// A device buffer of a shard group.
+struct FreeBuffer {
+    void operator()(vescomm_gpu_buffer_t *buffer) const noexcept {
+        vescomm_gpu_buffer_free(buffer);
+    }
+};
+using Buffer = std::unique_ptr<vescomm_gpu_buffer_t, FreeBuffer>;
+
+// Memory that is registered with NCCL. Collective.
+class Registered {
+public:
+    Registered() = default;
+    Registered(Link &link, std::uint64_t bytes) : link_(&link) {
+        if (bytes > 0) check(vescomm_gpu_malloc(link.get(), bytes, &data_));
+    }
+    ~Registered() {
+        if (data_ != nullptr) vescomm_gpu_mfree(link_->get(), data_);
+    }
+    Registered(Registered &&other) noexcept
+        : link_(other.link_), data_(std::exchange(other.data_, nullptr)) {}
+    Registered &operator=(Registered &&other) noexcept {
+        std::swap(link_, other.link_);
+        std::swap(data_, other.data_);
+        return *this;
+    }
+
+    std::byte *data() const { return static_cast<std::byte *>(data_); }
+
+private:
+    Link *link_ = nullptr;
+    void *data_ = nullptr;
+};
+
+}  // namespace vescomm::fsdp::device

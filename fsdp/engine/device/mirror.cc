@@ -1,0 +1,49 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Zone: set-up.
+#include "fsdp/engine/device/mirror.h"
+
+namespace vescomm::fsdp::device {
+
+namespace {
+
+// Calls body(array of the device, array of the host) for masters and states.
+template <typename Body>
+void for_each_array(const ModelPlan &plan, const Shards &device, const Shards &host, Body &&body) {
+    body(std::as_writable_bytes(device.masters()), std::as_writable_bytes(host.masters()));
+    for (std::size_t bucket = 0; bucket < plan.buckets.size(); ++bucket)
+        for (std::size_t state = 0; state < plan.buckets[bucket].states.size(); ++state)
+            body(device.state_bytes(bucket, state), host.state_bytes(bucket, state));
+}
+
+}  // namespace
+
+Mirror::Mirror(const ModelPlan &plan, int rank, const Shards &shards, Streams *streams,
+               Links *links)
+    : plan_(plan), shards_(shards), streams_(streams), links_(links) {
+    if (streams_ == nullptr) return;
+    copy_.emplace(plan, rank);
+    settle();
+    for_each_array(plan_, shards_, *copy_, [&](auto device, auto host) {
+        streams_->to_host(host.data(), device.data(), host.size());
+    });
+}
+
+void Mirror::store() {
+    if (streams_ == nullptr) return;
+    settle();
+    for_each_array(plan_, shards_, *copy_, [&](auto device, auto host) {
+        streams_->to_device(device.data(), host.data(), host.size());
+    });
+    streams_->write_masters();
+}
+
+void Mirror::settle() {
+    streams_->order(streams_->gather(), streams_->reduce());
+    Event complete;
+    complete.record(streams_->reduce());
+    links_->wait(complete);
+}
+
+}  // namespace vescomm::fsdp::device

@@ -1,0 +1,68 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "fsdp/engine/device/parameters.h"
+
+#include "vescomm/gpu_kernels.h"
+
+namespace vescomm::fsdp::device {
+
+Parameters::Parameters(const ModelPlan &plan, const Shards &shards, int position,
+                       std::span<const std::string> unit_names, Watch &watch, Links &links,
+                       Streams &streams)
+    : plan_(plan),
+      shards_(shards),
+      watch_(watch),
+      link_(links.shard()),
+      streams_(streams),
+      buffers_(plan, position, SlotUse::parameters, unit_names, link_),
+      slots_(plan.slots.size()) {}
+
+bool Parameters::gather(int unit, int slot, const Announcement &announcement) {
+    Slot &into = slots_[slot];
+    into.unit = unit;
+    into.running = true;
+    const std::uint64_t announced = watch_.post(announcement);
+    const auto buffers = buffers_.of(slot, static_cast<std::size_t>(unit));
+    if (buffers.empty()) return false;
+    // NCCL waits for other ranks at its first call. Those that make another one are found before.
+    if (!connected_) watch_.verify(announced);
+    connected_ = true;
+    const cuda::Stream stream = streams_.gather();
+    into.closed.wait_on(stream);
+    streams_.gather_after_writes();
+    for (const std::size_t bucket : plan_.of_unit[unit]) {
+        if (!buffers_.has(bucket)) continue;
+        const std::span<const float> master = shards_.master(bucket);
+        const vescomm_gpu_piece_t all = {0, 0, static_cast<std::int64_t>(master.size())};
+        if (master.empty()) continue;
+        check(vescomm_gpu_copy(buffers_.shard(slot, bucket), buffers_.type(bucket), master.data(),
+                               VESCOMM_F32, &all, 1, stream));
+    }
+    link_.call(stream, [&](vescomm_gpu_comm_t *) {
+        return vescomm_gpu_buffer_all_gather_v(buffers.data(), buffers.size(), stream);
+    });
+    into.gathered.record(stream);
+    return false;
+}
+
+void Parameters::await(int slot) {
+    Slot &from = slots_[slot];
+    if (from.unit < 0 || (!from.running && from.reader == streams_.compute())) return;
+    from.gathered.wait_on(streams_.compute());
+    from.reader = streams_.compute();
+    from.running = false;
+}
+
+void Parameters::await_all() {
+    streams_.order(streams_.gather(), streams_.reduce());
+}
+
+void Parameters::closed(int slot) {
+    slots_[slot].closed.record(streams_.compute());
+}
+
+void *Parameters::data(int slot, std::size_t bucket) const {
+    return buffers_.has(bucket) ? buffers_.data(slot, bucket) : nullptr;
+}
+
+}  // namespace vescomm::fsdp::device

@@ -1,0 +1,56 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The gathered parameters on device memory. The host puts work on streams, and waits for nothing:
+//
+//     compute ──closed──┐                                    ┌──► compute
+//     gather            └─► cast own shard ─► all_gather_v ──┘ gathered
+#pragma once
+
+#include <vector>
+
+#include "fsdp/engine/device/slot_buffers.h"
+#include "fsdp/engine/device/streams.h"
+#include "fsdp/engine/parts.h"
+#include "fsdp/engine/shards.h"
+#include "fsdp/engine/watch.h"
+
+namespace vescomm::fsdp::device {
+
+class Parameters : public UnitMemory {
+public:
+    // All arguments must outlive the object. Collective.
+    Parameters(const ModelPlan &plan, const Shards &shards, int position,
+               std::span<const std::string> unit_names, Watch &watch, Links &links,
+               Streams &streams);
+
+    bool gather(int unit, int slot, const Announcement &announcement) override;
+    void await(int slot) override;
+    void advance() override {}
+    void await_all() override;
+    void forget_copies() override {}
+    void closed(int slot) override;
+    void release(int) override {}
+    void *data(int slot, std::size_t bucket) const override;
+    std::uint64_t bytes() const override { return buffers_.bytes(); }
+
+private:
+    struct Slot {
+        int unit = -1;
+        Event closed;  // on the compute stream
+        Event gathered;  // on the gather stream
+        bool running = false;  // no stream of the trainer waits for the gather
+        cuda::Stream reader = nullptr;  // the last stream that does
+    };
+
+    const ModelPlan &plan_;
+    const Shards &shards_;
+    Watch &watch_;
+    Link &link_;
+    Streams &streams_;
+    SlotBuffers buffers_;
+    std::vector<Slot> slots_;
+    bool connected_ = false;
+};
+
+}  // namespace vescomm::fsdp::device

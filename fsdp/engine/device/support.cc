@@ -1,0 +1,51 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Zone: set-up.
+#include "fsdp/engine/device/support.h"
+
+#include "fsdp/engine/device/adamw.h"
+#include "fsdp/engine/device/cuda.h"
+#include "fsdp/error.h"
+#include "vescomm/gpu_kernels.h"
+
+namespace vescomm::fsdp::device {
+
+namespace {
+
+[[noreturn]] void refuse_on_device(const std::string &what, const std::string &advice) {
+    throw Failure(VESCOMM_ERROR_UNSUPPORTED,
+                  fmt::format("{} not supported on device memory; {}, or use VESCOMM_FSDP_HOST",
+                              what, advice));
+}
+
+void require_options(const Spec &spec, const ModelPlan &plan) {
+    for (const Bucket &bucket : plan.buckets) {
+        if (bucket.quantised()) refuse_on_device("gathers in 8 bits are", "set gather_type to 0");
+        if (bucket.sums_quantised()) refuse_on_device("sums in 8 bits are", "set reduce_type to 0");
+        if (bucket.expert_ranks > 1)
+            refuse_on_device("experts that are divided among ranks are", "set expert_ranks to 1");
+    }
+    if (plan.mesh.secondary_ranks > 0)
+        refuse_on_device("secondary copies (reshard_ranks, hpz) are", "set reshard_ranks to 0");
+    if (spec.options().partner_copy != 0)
+        refuse_on_device("copies of a partner are", "set partner_copy to 0 and save checkpoints");
+    if (!spec.offload_folder().empty())
+        refuse_on_device("masters in files are", "set offload_folder to NULL");
+    for (const Group &group : spec.groups())
+        if (!has_kernel(group))
+            refuse_on_device(fmt::format("optimizer \"{}\" has no kernel and is", group.kind.name),
+                             "use AdamW");
+}
+
+}  // namespace
+
+void require_support(const Spec &spec, const ModelPlan &plan) {
+    if (spec.options().memory != VESCOMM_FSDP_DEVICE) return;
+    require_options(spec, plan);
+    functions();
+    if (const vescomm_status_t status = vescomm_gpu_check_kernels(); status != VESCOMM_OK)
+        throw Failure(status, vescomm_get_last_error());
+}
+
+}  // namespace vescomm::fsdp::device

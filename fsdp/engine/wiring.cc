@@ -1,0 +1,69 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Zone: set-up.
+#include "fsdp/engine/wiring.h"
+
+#include "fsdp/engine/device/gradients.h"
+#include "fsdp/engine/device/norm.h"
+#include "fsdp/engine/device/parameters.h"
+#include "fsdp/engine/gradient_norm.h"
+#include "fsdp/engine/gradient_slots.h"
+#include "fsdp/engine/parameter_slots.h"
+
+namespace vescomm::fsdp {
+
+namespace {
+
+// Ends the waits of the other ranks if the body throws. Device memory is freed by all ranks
+// together otherwise.
+template <typename Body>
+auto or_abort(Comms &comms, Body &&body) {
+    try {
+        return body();
+    } catch (const std::exception &error) {
+        comms.abort(error.what());
+        throw;
+    }
+}
+
+std::unique_ptr<UnitMemory> make_slots(const Model &model, const Shards &shards,
+                                       device::Streams *streams, Wiring &wiring) {
+    if (streams == nullptr)
+        return std::make_unique<ParameterSlots>(model.plan, shards, model.unit_names, wiring.comms,
+                                                wiring.watch);
+    return or_abort(wiring.comms, [&]() -> std::unique_ptr<UnitMemory> {
+        wiring.links.emplace(wiring.comms, model.plan.mesh);
+        return std::make_unique<device::Parameters>(
+            model.plan, shards, model.plan.mesh.position(wiring.comms.world().rank()),
+            model.unit_names, wiring.watch, *wiring.links, *streams);
+    });
+}
+
+}  // namespace
+
+Wiring::Wiring(const Model &model, const Shards &shards, device::Streams *streams,
+               Communicator world, EventLog &log, vescomm_fsdp_counters_t &counters,
+               EventTimes &times)
+    : log(log),
+      comms(std::move(world), model.plan.mesh),
+      watch(comms, model.unit_names),
+      parameters(model.spec, model.plan, model.plan.mesh.position(comms.world().rank()),
+                 model.unit_names, make_slots(model, shards, streams, *this), counters,
+                 times.units()) {
+    if (streams == nullptr) {
+        auto made = std::make_unique<GradientNorm>(model.plan, shards, comms, times.phases());
+        gradients = std::make_unique<GradientSlots>(model.spec, model.plan, shards,
+                                                    model.unit_names, comms, watch, *made);
+        norm = std::move(made);
+        return;
+    }
+    or_abort(comms, [&] {
+        norm = std::make_unique<device::Norm>(model.plan, shards, *links, *streams);
+        gradients = std::make_unique<device::Gradients>(
+            model.spec, model.plan, shards, model.plan.mesh.position(comms.world().rank()),
+            model.unit_names, watch, *links, *streams);
+    });
+}
+
+}  // namespace vescomm::fsdp

@@ -1,0 +1,58 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+
+// An engine on device memory refuses options that it does not have at its creation, on all ranks,
+// with a sentence that says what to do.
+#include "fsdp/device/training.h"
+
+namespace vescomm::fsdp::testing {
+namespace {
+
+// Creates engines on two ranks, and expects the error on both.
+void expect_refused(const std::function<Described()> &describe_model, const std::string &sentence) {
+    run_ranks(2, [&](Communicator &comm) {
+        const gpu_double::Device device(comm.rank());
+        try {
+            const Described described = describe_model();
+            const Engine engine(described.spec, comm);
+            ADD_FAILURE() << "not refused: " << sentence;
+        } catch (const Error &error) {
+            EXPECT_EQ(error.status(), VESCOMM_ERROR_UNSUPPORTED) << error.what();
+            EXPECT_NE(std::string(error.what()).find(sentence), std::string::npos) << error.what();
+        }
+    });
+    EXPECT_EQ(gpu_double::take_violations(), "");
+}
+
+void expect_refused(const std::function<void(vescomm_fsdp_spec_options_t &)> &change,
+                    const std::string &sentence) {
+    vescomm_fsdp_spec_options_t options = on_device();
+    change(options);
+    expect_refused([&] { return describe(odd_model(), "zero3", options); }, sentence);
+}
+
+TEST(DeviceEngine, RefusesWhatItDoesNotHave) {
+    using Options = vescomm_fsdp_spec_options_t;
+    expect_refused([](Options &o) { o.gather_type = VESCOMM_I8; },
+                   "gathers in 8 bits are not supported on device memory; set gather_type to 0");
+    expect_refused([](Options &o) { o.reduce_type = VESCOMM_I8; },
+                   "sums in 8 bits are not supported on device memory; set reduce_type to 0");
+    expect_refused([](Options &o) { o.reshard_ranks = 1; }, "set reshard_ranks to 0");
+    expect_refused([](Options &o) { o.partner_copy = 1; }, "set partner_copy to 0");
+    expect_refused([](Options &o) { o.offload_folder = "/tmp"; }, "set offload_folder to NULL");
+}
+
+TEST(DeviceEngine, RefusesOptimizersWithoutAKernel) {
+    expect_refused(
+        [] {
+            Described described = describe(odd_model(), "zero3", on_device());
+            const vescomm_sgd_settings_t settings = vescomm_sgd_settings_init();
+            described.spec.add_group({described.ids[0].data(), 1}, vescomm_optimizer_get_sgd(),
+                                     &settings);
+            return described;
+        },
+        "optimizer \"sgd\" has no kernel and is not supported on device memory; use AdamW");
+}
+
+}  // namespace
+}  // namespace vescomm::fsdp::testing
