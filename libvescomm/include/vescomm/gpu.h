@@ -87,7 +87,7 @@ typedef struct vescomm_gpu_comm_options {
      *  of the largest shard, rounded up to a multiple of 16; with less, other methods are used. */
     uint64_t workspace_bytes;
     /** Method of all_gather_v and reduce_scatter_v: "equal", "padded_in_place", "padded", "rooted"
-     * or "messages"; see vescomm_gpu_explain(). A call that it does not suit fails. NULL: vescomm
+     * "messages" or "peer"; see vescomm_gpu_explain(). A call that it does not suit fails. NULL: vescomm
      *  chooses. Borrowed for the call. */
     const char *method;
     /** An ncclComm_t of the program, of the same ranks, on the current device, without a call in
@@ -338,7 +338,9 @@ VESCOMM_API vescomm_status_t vescomm_gpu_broadcast(vescomm_gpu_comm_t *comm, voi
  * gaps behind their shards (VESCOMM_GPU_STRIDED, or a short last shard);
  * - padded: the same in the workspace, with shards of the largest size, and copies;
  * - rooted: a group of one broadcast from each rank, or of one reduction to each rank;
- * - messages: a group of sends and receives, for all_gather_v.
+ * - messages: a group of sends and receives, for all_gather_v;
+ * - peer: for device buffers whose ranks can address one another's memory: a kernel of vescomm on
+ *   each rank, which reads that memory.
  *
  * @param reduces  0: vescomm_gpu_all_gather_v(); 1: vescomm_gpu_reduce_scatter_v().
  * @param text     [out] owned by @p comm, valid until the next call of this function on it.
@@ -505,8 +507,11 @@ VESCOMM_API vescomm_status_t vescomm_gpu_buffer_all_gather_v(vescomm_gpu_buffer_
  *                 vescomm_gpu_reduce_scatter_v() reduces.
  * @param count    0: no effect.
  * @param op       of all buffers, as for vescomm_gpu_reduce_scatter_v(), with the same rules.
+ *                 With the method "peer" results have the bits of host memory: contributions are
+ *                 reduced in the order of the ranks, and rounded once.
  * @return as vescomm_gpu_buffer_all_gather_v(). VESCOMM_ERROR_UNSUPPORTED: also for another type or
- *         operator, and if the vescomm_comm_t asks for reproducible sums.
+ *         operator, and if the vescomm_comm_t asks for reproducible sums and the method "peer" does
+ *         not suit.
  *
  * Collective: yes, same order.  Blocking: until it is on the stream, at most the timeout.
  * Threads: one at a time per communicator.
