@@ -14,6 +14,12 @@
 #include "gpu/cuda_functions.h"
 #include "gpu/nccl_functions.h"
 
+// The header has another cudaHostAlloc() for C++, so the address of the name is not unique.
+using HostAlloc = cudaError_t(void **, std::size_t, unsigned);
+constexpr HostAlloc *host_alloc = &::cudaHostAlloc;
+HostAlloc only_host_alloc;
+#define cudaHostAlloc only_host_alloc
+
 namespace vescomm::internal {
 namespace {
 
@@ -71,6 +77,9 @@ VESCOMM_CUDA_LOAD_FUNCTIONS(CHECK_SIGNATURE)
 namespace of_nccl {
 using Functions = nccl::Library;
 VESCOMM_NCCL_FUNCTIONS(CHECK_SIGNATURE)
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 29, 2)
+VESCOMM_NCCL_OPTIONAL_FUNCTIONS(CHECK_SIGNATURE)
+#endif
 }  // namespace of_nccl
 
 static_assert(sizeof(cudaError_t) == sizeof(int) && sizeof(ncclResult_t) == sizeof(int));

@@ -148,6 +148,8 @@ int cudaMalloc(void **pointer, std::size_t bytes);
 int cudaFree(void *pointer);
 int cudaMemcpy(void *target, const void *source, std::size_t bytes, int kind);
 int cudaMemsetAsync(void *target, int value, std::size_t bytes, CUstream_st *stream);
+int cudaStreamCreateWithFlags(CUstream_st **stream, unsigned flags);
+int cudaStreamDestroy(CUstream_st *stream);
 int cudaStreamSynchronize(CUstream_st *stream);
 int cudaStreamWaitEvent(CUstream_st *stream, CUevent_st *event, unsigned flags);
 int cudaEventCreateWithFlags(CUevent_st **event, unsigned flags);
