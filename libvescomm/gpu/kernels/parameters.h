@@ -21,7 +21,7 @@ inline constexpr int max_pieces = 128;
 inline constexpr int max_code_blocks = 1024;
 // Elements that quantise reads twice in a block of threads, if blocks of codes are smaller: few, so
 // that those of all running blocks are in the cache of the GPU.
-inline constexpr int quantised_elements = 2048;
+inline constexpr int quantised_elements = 4096;
 
 // Pieces of two slabs, for one launch. Each block has a tile of one piece.
 struct Slabs {

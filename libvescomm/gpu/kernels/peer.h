@@ -51,6 +51,11 @@ struct Peers {
     using Parameters = typename Collective::Parameters;
     using Shared = PeerShared;
     static constexpr int phases = 7;
+#if defined(__CUDACC__)
+    static constexpr std::uint32_t turns_between_looks = 4096;  // a few milliseconds
+#else
+    static constexpr std::uint32_t turns_between_looks = 1;
+#endif
 
     VESCOMM_INLINE void run(int phase, const Parameters &p, Shared &shared, unsigned block,
                             unsigned thread) {
@@ -93,12 +98,14 @@ struct Peers {
         const int peer = static_cast<int>(thread);
         if (peer >= barrier.ranks || peer == barrier.rank) return;
         const std::uint32_t *const own = flag(barrier, barrier.rank, peer, block);
-        // The difference stays right when the count of meetings overflows.
-        while (static_cast<std::int32_t>(load_acquire(own) - epoch) < 0)
-            if (load_acquire(barrier.end) != 0) {
-                set_flag(&shared.ended);
-                return;
-            }
+        // The difference stays right when the count of meetings overflows. The word of the host is
+        // far: many threads that read it all the time slow the links down.
+        for (std::uint32_t turn = 1; static_cast<std::int32_t>(load_acquire(own) - epoch) < 0;
+             ++turn) {
+            if (turn % turns_between_looks != 0 || load_acquire(barrier.end) == 0) continue;
+            set_flag(&shared.ended);
+            return;
+        }
     }
 };
 

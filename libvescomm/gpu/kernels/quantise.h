@@ -192,27 +192,36 @@ struct DequantiseBlocks {
                 typename Run<std::uint8_t, n>::Vector codes;
                 const float *scales;
                 float scale;
-                std::int64_t next;  // first element of the next block
+                int left;  // elements of this block, if they are fewer than a run has
             };
             const auto load = [&](std::int64_t first, int elements) {
                 Loaded x;
                 Run<std::uint8_t, n>::load(&x.codes, p.codes + begin + first, elements);
                 const std::int64_t index = blocks_in(before + first, p.block);
-                x.next = (index + 1) * p.block - before - first;
+                const std::int64_t left = (index + 1) * p.block - before - first;
+                x.left = left < n ? static_cast<int>(left) : n;
                 x.scales = p.scales + first_block + index;
                 x.scale = *x.scales;
                 return x;
             };
             const auto store = [&](Loaded x, std::int64_t first, int elements) {
                 typename Run<Storage, n>::Vector y;
-                VESCOMM_UNROLL
-                for (int k = 0; k < n; ++k) {
-                    if (k == x.next && k < elements) {
-                        x.scale = *++x.scales;
-                        x.next += p.block;
-                    }
+                const auto value = [&](int k) {
                     const auto stored = static_cast<typename Code::Storage>(x.codes.at[k]);
-                    y.at[k] = Element::narrow(decode<Code>(stored) * x.scale);
+                    return Element::narrow(decode<Code>(stored) * x.scale);
+                };
+                if (x.left >= elements) {
+                    VESCOMM_UNROLL
+                    for (int k = 0; k < n; ++k) y.at[k] = value(k);
+                } else {
+                    VESCOMM_UNROLL
+                    for (int k = 0; k < n; ++k) {
+                        if (k == x.left && k < elements) {
+                            x.scale = *++x.scales;
+                            x.left += p.block < n ? static_cast<int>(p.block) : n;
+                        }
+                        y.at[k] = value(k);
+                    }
                 }
                 Run<Storage, n>::store(to + first, y, elements);
             };

@@ -101,17 +101,17 @@ private:
 };
 
 // Each block adds its tile to words of its own, exactly, and these to the words of the sum: below
-// 2^32 in each digit, so that 2^31 blocks cannot overflow. Threads give their digits to a few
-// threads first, because atomic updates of one word by all threads would take longer than the sums.
+// 2^33 in each digit, so that 2^30 blocks cannot overflow. Threads give their digits to a warp
+// first, because atomic updates of one word by all threads would take longer than the sums.
 struct AddSquares {
-    static constexpr int summing_threads = 8;
+    static constexpr int summing_threads = 32;  // for each digit eight
     using Parameters = gpu_kernel::Squares;
     struct Shared {
         std::int64_t words[exact_words];
         std::uint32_t digits[OpenDigits::digits][gpu_kernel::threads];
         int first[gpu_kernel::threads];
     };
-    static constexpr int phases = 5;
+    static constexpr int phases = 4;
 
     VESCOMM_INLINE void run(int phase, const Parameters &p, Shared &shared, unsigned block,
                             unsigned thread) {
@@ -120,9 +120,16 @@ struct AddSquares {
             with_float(p.slabs.target_type,
                        [&](auto element) { add(element, p, shared, block, thread); });
         if (phase == 2 && thread < summing_threads) add_threads(shared, thread);
-        if (phase == 3 && thread == 0) normalise_digits(shared.words);
-        if (phase == 4 && thread < exact_words && shared.words[thread] != 0)
-            atomic_add(p.words + thread, shared.words[thread]);
+        if (phase == 3 && thread < exact_words) add_to_sum(p, shared, thread);
+    }
+
+    // The lower half of a digit, and the upper half of the one before.
+    VESCOMM_INLINE void add_to_sum(const Parameters &p, const Shared &shared, unsigned word) {
+        const std::int64_t *const words = shared.words;
+        std::int64_t value = words[word];
+        if (word + 1 < exact_digits) value &= 0xffffffff;
+        if (word > 0 && word < exact_digits) value += words[word - 1] >> 32;
+        if (value != 0) atomic_add(p.words + word, value);
     }
 
     // The square of an f64 is not one of the numbers that the digits hold.
@@ -154,24 +161,24 @@ struct AddSquares {
             shared.digits[k][thread] = OpenDigits::digit(open, k);
     }
 
-    // Adds the digits of every eighth thread.
+    // Adds one digit of every eighth thread.
     VESCOMM_INLINE void add_threads(Shared &shared, unsigned thread) {
-        std::int64_t sums[OpenDigits::digits] = {};
-        int first = shared.first[thread];
-        const auto flush = [&] {
-            VESCOMM_UNROLL
-            for (int k = 0; k < OpenDigits::digits; ++k) {
-                if (sums[k] != 0) atomic_add(shared.words + first + k, sums[k]);
-                sums[k] = 0;
+        constexpr unsigned step = summing_threads / OpenDigits::digits;
+        const unsigned digit = thread / step;
+        const std::uint32_t *const digits = shared.digits[digit];
+        unsigned of = thread % step;
+        int first = shared.first[of];
+        std::int64_t sum = 0;
+        VESCOMM_UNROLL
+        for (; of < gpu_kernel::threads; of += step) {
+            if (shared.first[of] != first) {
+                if (sum != 0) atomic_add(shared.words + first + digit, sum);
+                sum = 0;
+                first = shared.first[of];
             }
-        };
-        for (unsigned of = thread; of < gpu_kernel::threads; of += summing_threads) {
-            if (shared.first[of] != first) flush();
-            first = shared.first[of];
-            VESCOMM_UNROLL
-            for (int k = 0; k < OpenDigits::digits; ++k) sums[k] += shared.digits[k][of];
+            sum += digits[of];
         }
-        flush();
+        if (sum != 0) atomic_add(shared.words + first + digit, sum);
     }
 };
 

@@ -136,7 +136,7 @@ VESCOMM_API vescomm_status_t vescomm_gpu_unscale(void *target, vescomm_type_t ty
  * ranks are added by an all_reduce of VESCOMM_GPU_SUM_WORDS i64.
  *
  * @param words   [in,out] device address of the words of the sum, zero before the first call, as
- *                vescomm_gpu_zero() makes them. A sum of up to 2^43 elements and 2^30 pieces of all
+ *                vescomm_gpu_zero() makes them. A sum of up to 2^42 elements and 2^29 pieces of all
  *                ranks together cannot overflow.
  * @param source  the slab, at the target of the pieces.
  * @param type    f32, bf16 or f16.
