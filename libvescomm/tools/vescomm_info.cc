@@ -56,7 +56,7 @@ void show_gpu_support() {
         std::printf(
             "  Collectives on device memory (gpu.h) are available. They are experimental: tested "
             "on\n"
-            "  one H100 and on a test double, never on several GPUs.\n");
+            "  one GPU at a time and on a test double, never on several GPUs.\n");
     else
         std::printf(
             "  Collectives on device memory (gpu.h) are not available. Nothing else depends on "

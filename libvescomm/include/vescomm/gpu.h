@@ -4,7 +4,7 @@
  * vescomm on device memory: ragged collectives through NCCL, on the layouts of vescomm.h.
  *
  * This interface is experimental, and may change: it has been tested on a test double of the CUDA
- * runtime and NCCL, and with one to four ranks on one H100, never on several GPUs.
+ * runtime and NCCL, and with one to four ranks on one GPU (H100, H200), never on several.
  *
  * Every build has it. The CUDA runtime (12 or 13) and NCCL (2.28 or later) are found at run time;
  * without them, or without a GPU, vescomm_gpu_comm_create() returns VESCOMM_ERROR_UNSUPPORTED, and
