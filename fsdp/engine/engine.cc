@@ -392,7 +392,6 @@ vescomm_fsdp_counters_t Engine::counters() const {
 StepSummary::Reading Engine::reading() const {
     return {vescomm_trace_get_seconds(), counters(), times_.seconds()};
 }
-
 vescomm_fsdp_unit_counters_t Engine::unit_counters(std::uint64_t unit) const {
     states_.require_unit(unit);
     return times_.units()[unit];

@@ -14,8 +14,8 @@ namespace vescomm::internal {
 class DeviceCommunicator;
 struct DeviceMemory;
 
-// What the kernels of a communicator need that read the memory of other ranks: flags by which their
-// blocks meet, and a word of the host that ends their waits.
+// Flags by which blocks of kernels meet that read the memory of other ranks, and a word of the host
+// that ends their waits.
 class PeerLinks {
 public:
     // The reason why this rank cannot use such kernels; empty: it can.

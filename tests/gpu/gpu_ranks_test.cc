@@ -132,7 +132,7 @@ protected:
         if (method() == "equal" || method() == "padded_in_place") return equal;
         return !reduces || method() != "messages";
     }
-    // Whether kernels can read the memory of other ranks; otherwise `why` says what is missing.
+    // True if kernels can read the memory of other ranks; otherwise `why` says what is missing.
     bool has_peers() {
         const LayoutOf layout(Counts(static_cast<std::size_t>(ranks), 4));
         vescomm_gpu_buffer_t *buffer = nullptr;

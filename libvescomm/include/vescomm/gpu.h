@@ -87,8 +87,8 @@ typedef struct vescomm_gpu_comm_options {
      *  of the largest shard, rounded up to a multiple of 16; with less, other methods are used. */
     uint64_t workspace_bytes;
     /** Method of all_gather_v and reduce_scatter_v: "equal", "padded_in_place", "padded", "rooted"
-     * "messages" or "peer"; see vescomm_gpu_explain(). A call that it does not suit fails. NULL: vescomm
-     *  chooses. Borrowed for the call. */
+     * "messages" or "peer"; see vescomm_gpu_explain(). A call that it does not suit fails. NULL:
+     * vescomm chooses. Borrowed for the call. */
     const char *method;
     /** An ncclComm_t of the program, of the same ranks, on the current device, without a call in
      *  progress. The program keeps it, and destroys it after vescomm_gpu_comm_free(). After a
