@@ -144,7 +144,10 @@ void free_buffer(GpuBuffer &buffer) {
 // The buffers of a call, and the communicator that serves it.
 struct Group {
     explicit Group(const std::vector<const GpuBuffer *> &given) {
-        for (const GpuBuffer *buffer : given) buffers.push_back(buffer->get());
+        for (const GpuBuffer *buffer : given) {
+            if (buffer == nullptr) refuse("one of the buffers is None; give device buffers");
+            buffers.push_back(buffer->get());
+        }
         if (!given.empty()) comm = given[0]->handle->gpu->comm;
     }
 

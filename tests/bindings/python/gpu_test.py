@@ -183,6 +183,25 @@ class Gpu(unittest.TestCase):
 
         run_ranks(2, body)
 
+    def test_wrong_arguments_raise(self):
+        def body(comm):
+            with gpu.Communicator(comm) as device:
+                with self.assertRaisesRegex(vescomm.InvalidArgumentError, "is None"):
+                    gpu.all_gather_v([None])
+                for buffers in ([1], "x", None):
+                    with self.assertRaises(TypeError):
+                        gpu.all_gather_v(buffers)
+                for bad in (None, 3):
+                    with self.assertRaises(TypeError):
+                        gpu.Buffer(bad, layout_of(1))
+                with self.assertRaises(TypeError):
+                    device.all_reduce(None)
+                with self.assertRaises(ValueError):
+                    device.wait("stream")
+                gpu.all_gather_v([])
+
+        run_ranks(1, body)
+
     def test_streams_are_integers_or_objects(self):
         class Torch:
             cuda_stream = 0
