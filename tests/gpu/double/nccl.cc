@@ -131,6 +131,8 @@ int ncclCommInitRankConfig(nccl::Comm *out, int ranks, nccl::UniqueId id, int ra
         return nccl::invalid_argument;
     if (ranks < 1 || rank < 0 || rank >= ranks) return nccl::invalid_argument;
     auto *comm = new ncclComm;
+    comm->rank = rank;
+    cudaGetDevice(&comm->device);
     {
         const std::lock_guard<std::mutex> lock(comms().mutex);
         auto &group = comms().groups[std::string(id.internal, sizeof id.internal)];
@@ -138,8 +140,6 @@ int ncclCommInitRankConfig(nccl::Comm *out, int ranks, nccl::UniqueId id, int ra
         comm->group = group;
         comms().all.push_back(comm);
     }
-    comm->rank = rank;
-    cudaGetDevice(&comm->device);
     Group &group = *comm->group;
     std::unique_lock<std::mutex> lock(group.mutex);
     const auto at = static_cast<std::size_t>(rank);
