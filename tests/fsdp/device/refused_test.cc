@@ -3,6 +3,8 @@
 
 // An engine on device memory refuses options that it does not have at its creation, on all ranks,
 // with a sentence that says what to do.
+#include <cstdlib>
+
 #include "fsdp/device/training.h"
 
 namespace vescomm::fsdp::testing {
@@ -40,6 +42,12 @@ TEST(DeviceEngine, RefusesWhatItDoesNotHave) {
     expect_refused([](Options &o) { o.reshard_ranks = 1; }, "set reshard_ranks to 0");
     expect_refused([](Options &o) { o.partner_copy = 1; }, "set partner_copy to 0");
     expect_refused([](Options &o) { o.offload_folder = "/tmp"; }, "set offload_folder to NULL");
+}
+
+TEST(DeviceEngine, RefusesReproducibleSums) {
+    setenv("VESCOMM_REPRODUCIBLE", "yes", 1);
+    expect_refused([](vescomm_fsdp_spec_options_t &) {}, "asks for reproducible reductions");
+    unsetenv("VESCOMM_REPRODUCIBLE");
 }
 
 TEST(DeviceEngine, RefusesOptimizersWithoutAKernel) {
