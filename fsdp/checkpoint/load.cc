@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "fsdp/checkpoint/error.h"
 #include "fsdp/checkpoint/files.h"
@@ -35,8 +36,9 @@ decltype(auto) translated(Body body) {
 // Returns a sentence that lists the saves of a folder.
 std::string advice_for(const std::string &folder) {
     const std::vector<std::string> saves = list_saves(folder);
-    if (saves.empty()) return "it has no complete save; give the folder of a save";
-    return fmt::format("its newest complete save is \"{}\"; load it by its name", saves.back());
+    if (saves.empty()) return "it has no complete save; give the folder of saves";
+    return fmt::format("its newest complete save is \"{}\"; load {}", saves.back(),
+                       in_quotes(folder + "/" + saves.back()));
 }
 
 }  // namespace
@@ -92,8 +94,16 @@ Catalogue read_catalogue(SystemCalls &calls, const std::string &path, const Mani
     return {std::move(indexes), in_quotes(path)};
 }
 
-Checkpoint::Checkpoint(const std::string &folder, const std::string &save, SystemCalls &calls)
-    : calls_(calls), folder_(folder), save_(save) {
+SavePath split_path(const std::string &path) {
+    const std::filesystem::path whole = path.substr(0, path.find_last_not_of('/') + 1);
+    const std::string name = whole.filename().string();
+    if (!save_number(name)) return {path, {}};
+    const std::string folder = whole.parent_path().string();
+    return {folder.empty() ? "." : folder, name};
+}
+
+Checkpoint::Checkpoint(SavePath path, SystemCalls &calls)
+    : calls_(calls), folder_(std::move(path.folder)), save_(std::move(path.save)) {
     if (save_.empty()) {
         LoneAgreement alone;
         save_ = agree_on_latest(folder_, alone, calls_);
@@ -103,17 +113,17 @@ Checkpoint::Checkpoint(const std::string &folder, const std::string &save, Syste
             VESCOMM_ERROR_INVALID_ARGUMENT,
             fmt::format("{} is not the name of a save, such as \"{}\"; folder {}: {}",
                         in_quotes(save_), save_name(1), in_quotes(folder_), advice_for(folder_)));
-    const std::string path = folder_ + "/" + save_;
+    const std::string whole = folder_ + "/" + save_;
     const std::vector<std::string> saves = list_saves(folder_);
     if (std::ranges::find(saves, save_) == saves.end())
         throw Error(
             VESCOMM_ERROR_INVALID_ARGUMENT,
-            fmt::format("{} has no {}, so it is no complete save; folder {}: {}", in_quotes(path),
+            fmt::format("{} has no {}, so it is no complete save; folder {}: {}", in_quotes(whole),
                         manifest_file, in_quotes(folder_), advice_for(folder_)));
     translated([&] {
-        const std::string file = path + "/" + manifest_file;
+        const std::string file = whole + "/" + manifest_file;
         manifest_ = parse_manifest(read_file(calls_, file, max_manifest_bytes), in_quotes(file));
-        catalogue_.emplace(read_catalogue(calls_, path, manifest_));
+        catalogue_.emplace(read_catalogue(calls_, whole, manifest_));
     });
 }
 

@@ -20,14 +20,21 @@
 
 namespace vescomm::fsdp::checkpoint {
 
+// A save, as users name it: FOLDER means its latest save, FOLDER/save-0000000012 that one.
+struct SavePath {
+    std::string folder;
+    std::string save;  // empty: the latest one
+};
+SavePath split_path(const std::string &path);
+
 // A complete save, open for reading. Any number of processes may read one save.
 class Checkpoint {
 public:
-    // Opens the save of that name in `folder`, or the latest one if the name is empty, and reads
-    // the indexes of all ranks. Throws Error; the sentence names the file. `calls` must outlive
-    // this object.
-    explicit Checkpoint(const std::string &folder, const std::string &save = {},
-                        SystemCalls &calls = system_calls());
+    // Opens a save, and reads the indexes of all ranks. Throws Error; the sentence names the file.
+    // `calls` must outlive this object.
+    explicit Checkpoint(SavePath path, SystemCalls &calls = system_calls());
+    explicit Checkpoint(const std::string &path, SystemCalls &calls = system_calls())
+        : Checkpoint(split_path(path), calls) {}
 
     const std::string &save() const { return save_; }
     // The tensors, sorted by role and name.

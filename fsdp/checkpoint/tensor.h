@@ -45,6 +45,9 @@ struct WantedPiece {
     void *data = nullptr;  // receives `count` elements
 };
 
+// The largest extra: a load keeps those of all ranks in memory, and an index may claim any number.
+constexpr std::int64_t max_extra_bytes = std::int64_t{64} << 20;
+
 // Bytes of the program beside the tensors: step, random state, learning-rate schedule. A name is
 // given by one rank only.
 struct Extra {

@@ -22,17 +22,15 @@ std::vector<int> gather_nodes(const Communicator &world) {
     return {nodes.begin(), nodes.end()};
 }
 
-bool on_device(const Spec &spec) {
-    return spec.options().memory == VESCOMM_FSDP_DEVICE;
-}
-
 }  // namespace
 
 Engine::Engine(const Model &model, vescomm_comm_t *parent, Communicator world)
     : model_(model),
       parent_(parent),
       rank_(world.rank()),
-      streams_(on_device(model_.spec) ? std::make_unique<device::Streams>() : nullptr),
+      streams_(model_.spec.options().memory == VESCOMM_FSDP_DEVICE
+                   ? std::make_unique<device::Streams>()
+                   : nullptr),
       shards_(streams_ ? Shards(model_.plan, rank_, Shards::OnDevice())
                        : Shards(model_.plan, rank_, model_.spec.offload_folder())),
       optimizer_(model_.spec, model_.plan, shards_, rank_, streams_.get()),
@@ -83,23 +81,23 @@ void Engine::initialise(vescomm_fsdp_fill_t fill, void *context) {
     event(Event::initialise, no_unit, true, 0, [&] {
         states_.require_closed("vescomm_fsdp_initialise()");
         wiring_->parameters.forget();
-        ++generation_;
-        complete_ = false;
+        values_.begin_change();
         device::Mirror mirrored = mirror();
         for (std::size_t index = 0; index < model_.plan.buckets.size(); ++index) {
-            const Bucket &bucket = model_.plan.buckets[index];
-            for (const auto &piece : bucket.pieces(model_.plan.mesh.position(rank_))) {
+            const int position = model_.plan.mesh.position(rank_);
+            for (const auto &piece : model_.plan.buckets[index].pieces(position)) {
                 const std::string name = model_.spec.full_name(piece.parameter);
-                const std::uint64_t key =
-                    hash_of(name.data(), name.size(), model_.spec.options().seed);
+                const auto key = hash_of(name.data(), name.size(), model_.spec.options().seed);
                 float *values = mirrored.shards().master(index).data() + piece.offset;
                 if (fill(context, piece.parameter, piece.first, piece.elements, values, key) != 0)
                     refuse("the function that sets parameter \"{}\" failed", name);
             }
         }
+        if (values_.generation() > 1) mirrored.shards().zero_states();  // at first they are 0
+        optimizer_.set_steps(0);
         mirrored.store();
         refresh_copy();
-        set_complete();
+        values_.set_complete();
     });
 }
 
@@ -113,6 +111,7 @@ void Engine::begin(std::uint32_t flags) {
 }
 
 void Engine::pre_forward(std::uint64_t unit) {
+    require_values();
     event(Event::pre_forward, unit, true, 0, [&] {
         using Use = GatheredUnits::Use;
         const bool again = states_.pre_forward(unit);
@@ -129,6 +128,7 @@ void Engine::post_forward(std::uint64_t unit) {
 }
 
 void Engine::pre_backward(std::uint64_t unit) {
+    require_values();
     event(Event::pre_backward, unit, true, 0, [&] {
         states_.pre_backward(unit);
         wiring_->parameters.open(unit, GatheredUnits::Use::backward, log_.now());
@@ -192,7 +192,7 @@ vescomm_fsdp_view_t Engine::view_of(std::uint64_t id, vescomm_type_t type, void 
     view.shape = parameter.shape.data();
     view.strides = parameter.strides.data();
     view.dimensions = static_cast<std::int32_t>(parameter.shape.size());
-    view.generation = generation_;
+    view.generation = values_.generation();
     return view;
 }
 
@@ -316,7 +316,7 @@ vescomm_fsdp_view_t Engine::shard(std::uint64_t unit, vescomm_fsdp_role_t role,
     vescomm_fsdp_view_t view = vescomm_fsdp_view_init();
     if (streams_) streams_->order(streams_->reduce(), streams_->compute());
     view.type = VESCOMM_F32;
-    view.generation = generation_;
+    view.generation = values_.generation();
     std::vector<std::size_t> buckets = model_.plan.of_unit[unit];
     if (role != VESCOMM_FSDP_MASTER)
         std::erase_if(buckets, [&](std::size_t b) { return !model_.plan.buckets[b].trainable; });

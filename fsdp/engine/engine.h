@@ -21,6 +21,7 @@
 #include "fsdp/engine/redistribution.h"
 #include "fsdp/engine/step_summary.h"
 #include "fsdp/engine/unit_states.h"
+#include "fsdp/engine/value_state.h"
 #include "fsdp/engine/wiring.h"
 #include "fsdp/error.h"
 
@@ -60,7 +61,7 @@ public:
     // engine_checkpoint.cc
     std::unique_ptr<checkpoint::SaveJob> save(const std::string &folder, const std::string &extra,
                                               int keep);
-    void load(const std::string &folder);
+    void load(const std::string &path);
     const std::string &extra(int rank) const;
 
     // engine_recover.cc
@@ -99,20 +100,9 @@ private:
         std::optional<double> norm;  // of unscaled gradients
     };
 
-    // One update of the masters. An error can reach a rank after other ranks have updated theirs;
-    // then reset() makes up for it.
-    struct Update {
-        std::uint64_t number = 0;  // of updates so far, skipped ones included
-        std::uint64_t skipped = 0;
-        double factor = 1;  // of the gradients
-        double learning_rate_scale = 1;
-        std::uint64_t complete = 1;  // 0: the values of the rank are not, see `complete_`
-        std::uint64_t generation = 0;  // of the rank
-    };
-
     // As load(). Ranks wait at most `timeout_seconds` for the slowest one to read its files; 0: the
     // timeout of the communicator.
-    void load_within(double timeout_seconds, const std::string &folder);
+    void load_within(double timeout_seconds, const std::string &path);
     // Runs an event. An error breaks the engine on all ranks. `noted`: ranks compare the event.
     template <typename Body>
     void event(Event event, std::uint64_t unit, bool noted, std::uint64_t detail, Body &&body);
@@ -130,8 +120,6 @@ private:
     void require_wiring() const;
     // Throws also if masters and states of a rank are partly set or updated. All ranks know it.
     void require_values() const;
-    // Masters and states are those of one step on all ranks again.
-    void set_complete() noexcept;
     void send(std::size_t unit);
     void sum_over_replicas();
     double measure_norm();
@@ -173,10 +161,7 @@ private:
     std::unique_ptr<Wiring> wiring_;
     std::optional<Failure> failure_;
     Gradients gradients_;
-    Update last_update_;
-    std::uint64_t generation_ = 0;  // changes of the parameters so far
-    bool complete_ = true;  // false: masters and states are partly set, or partly updated
-    std::optional<int> incomplete_rank_;  // one whose values are not complete, as all ranks know
+    ValueState values_;
     std::uint64_t recoveries_ = 0;  // that led to this engine
     std::vector<std::string> loaded_extras_;  // by rank of the job that saved
 };

@@ -7,6 +7,8 @@
 #include <bit>
 #include <charconv>
 #include <optional>
+#include <set>
+#include <utility>
 
 #include "fsdp/checkpoint/comm_agreement.h"
 #include "fsdp/checkpoint/load.h"
@@ -23,6 +25,7 @@ namespace {
 // The extra of the engine, which rank 0 saves: the number of steps, in decimal digits.
 constexpr const char *steps_extra = "engine.steps";
 constexpr std::int64_t max_steps_bytes = 20;
+constexpr const char *master_role = "master";
 
 std::string user_extra(int rank) {
     return "user." + std::to_string(rank);
@@ -53,6 +56,41 @@ std::int64_t parse_steps(const std::optional<std::string> &text) {
     return steps;
 }
 
+// A checkpoint of another model or of other optimizers may have all tensors of this one.
+void require_no_other_tensors(const checkpoint::Catalogue &catalogue, const Model &model,
+                              const std::string &path) {
+    std::set<std::pair<std::string, std::string>> own;
+    for (std::size_t id = 0; id < model.spec.parameters().size(); ++id) {
+        const Parameter &parameter = model.spec.parameters()[id];
+        if (!parameter.stored()) continue;
+        const std::string name = model.spec.full_name(id);
+        own.emplace(master_role, name);
+        if (parameter.frozen() || !parameter.group) continue;
+        for (const auto &state : model.spec.groups()[*parameter.group].states)
+            own.emplace(role_of_state(state.name), name);
+    }
+    for (const auto &[key, stored] : catalogue.tensors())
+        if (!own.contains(key))
+            refuse(
+                "the checkpoint {} has {}, and this engine does not: the model, the frozen "
+                "parameters or the optimizers are not those of the save",
+                checkpoint::in_quotes(path), checkpoint::describe(stored.tensor));
+}
+
+// The bytes of the program of all ranks that saved.
+std::vector<std::string> read_extras(checkpoint::Checkpoint &opened) {
+    constexpr std::size_t max_bytes = std::size_t{4} << 30;
+    std::vector<std::string> extras;
+    std::size_t bytes = 0;
+    for (int rank = 0; rank < opened.catalogue().ranks(); ++rank) {
+        extras.push_back(opened.extra(user_extra(rank), checkpoint::max_extra_bytes).value_or(""));
+        bytes += extras.back().size();
+        if (bytes > max_bytes)
+            refuse("the checkpoint has more than {} bytes of the program of its ranks", max_bytes);
+    }
+    return extras;
+}
+
 }  // namespace
 
 std::vector<ShardPiece> shard_pieces(const Model &model, const Shards &shards, int rank) {
@@ -71,7 +109,7 @@ std::vector<ShardPiece> shard_pieces(const Model &model, const Shards &shards, i
                                piece.elements,
                                static_cast<std::byte *>(array) + offset});
             };
-            add("master", VESCOMM_F32, shards.master(index).data());
+            add(master_role, VESCOMM_F32, shards.master(index).data());
             if (!bucket.trainable || !parameter.group) continue;
             const auto &states = model.spec.groups()[*parameter.group].states;
             for (std::size_t state = 0; state < states.size(); ++state)
@@ -88,7 +126,7 @@ std::vector<checkpoint::Tensor> empty_tensors(const Model &model) {
         const Parameter &parameter = model.spec.parameters()[id];
         if (parameter.stored() && parameter.elements == 0)
             tensors.push_back(
-                {model.spec.full_name(id), "master", parameter.whole_shape(), VESCOMM_F32});
+                {model.spec.full_name(id), master_role, parameter.whole_shape(), VESCOMM_F32});
     }
     return tensors;
 }
@@ -123,14 +161,14 @@ std::unique_ptr<checkpoint::SaveJob> Engine::save(const std::string &folder,
                                                  std::move(agreement), options);
 }
 
-void Engine::load(const std::string &folder) {
-    load_within(seconds_of_a_day, folder);
+void Engine::load(const std::string &path) {
+    load_within(seconds_of_a_day, path);
 }
 
-void Engine::load_within(double timeout_seconds, const std::string &folder) {
+void Engine::load_within(double timeout_seconds, const std::string &path) {
     std::unique_ptr<checkpoint::Agreement> agreement;
     std::optional<device::Mirror> mirrored;
-    event(Event::load, no_unit, true, hash_of(folder.data(), folder.size()), [&] {
+    event(Event::load, no_unit, true, hash_of(path.data(), path.size()), [&] {
         states_.require_closed("vescomm_fsdp_load()");
         wiring_->watch.verify(wiring_->watch.post(log_.now()));
         wiring_->parameters.forget();
@@ -139,24 +177,25 @@ void Engine::load_within(double timeout_seconds, const std::string &folder) {
     });
     // An error is the same on all ranks, and does not break the engine: another folder may be
     // loaded.
-    const std::string save = checkpoint::agree_on_latest(folder, *agreement);
+    checkpoint::SavePath from = checkpoint::split_path(path);
+    if (from.save.empty()) from.save = checkpoint::agree_on_latest(from.folder, *agreement);
     std::int64_t steps = 0;
     std::vector<std::string> extras;
     const auto read = [&] {
-        checkpoint::Checkpoint opened(folder, save);
+        checkpoint::Checkpoint opened(from);
         std::vector<checkpoint::WantedPiece> wanted;
         for (checkpoint::Tensor &tensor : empty_tensors(model_))
             wanted.push_back({std::move(tensor), 0, 0, nullptr});
         for (ShardPiece &piece : shard_pieces(model_, mirrored->shards(), rank_))
             wanted.push_back({std::move(piece.tensor), piece.first, piece.count, piece.data});
+        require_no_other_tensors(opened.catalogue(), model_, from.folder + "/" + from.save);
         steps = parse_steps(opened.extra(steps_extra, max_steps_bytes));
-        for (int rank = 0; rank < opened.catalogue().ranks(); ++rank)
-            extras.push_back(opened.extra(user_extra(rank)).value_or(""));
+        // Files are verified before anything of a size that they claim is kept in memory.
         opened.read(wanted);
+        extras = read_extras(opened);
         return std::string();
     };
-    ++generation_;
-    complete_ = false;
+    values_.begin_change();
     checkpoint::run_on_all(*agreement, read, [] {});
     optimizer_.set_steps(steps);
     loaded_extras_ = std::move(extras);
@@ -164,7 +203,7 @@ void Engine::load_within(double timeout_seconds, const std::string &folder) {
         mirrored->store();
         refresh_copy();
     });
-    set_complete();
+    values_.set_complete();
 }
 
 const std::string &Engine::extra(int rank) const {

@@ -52,7 +52,7 @@ Holding Engine::prepare_recovery(Communicator &world) {
     gradients_ = {};
     log_ = {};
     catch_up(world);
-    return {rank_, static_cast<std::int64_t>(generation_), complete_ ? 1 : 0,
+    return {rank_, static_cast<std::int64_t>(values_.generation()), values_.complete() ? 1 : 0,
             copy_ ? copy_->copied_rank() : -1, 0};
 }
 
@@ -67,8 +67,7 @@ void Engine::take_counts(const Engine &before, std::int64_t generation) {
     counters_ = before.counters_;
     times_.take(before.times_);
     summary_ = before.summary_;
-    last_update_ = before.last_update_;
-    generation_ = static_cast<std::uint64_t>(generation) + 1;
+    values_.take_over(before.values_, static_cast<std::uint64_t>(generation));
     recoveries_ = before.recoveries_ + 1;
 }
 

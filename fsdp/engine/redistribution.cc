@@ -102,6 +102,11 @@ std::vector<Segment> segments_of(const ModelPlan &from, const ModelPlan &to, std
 }
 
 void require_same_values(const Spec &before, const Spec &after) {
+    // Counters of units go on, and the engine on host memory gives its values.
+    if (!std::ranges::equal(before.units(), after.units(), {}, &Unit::name, &Unit::name))
+        refuse("the units of the specification are not those of the engine; pass the same model");
+    if (before.options().memory != after.options().memory)
+        refuse("the memory of the specification is not that of the engine; pass the same");
     if (before.parameters().size() != after.parameters().size())
         refuse(
             "the specification has {} parameters, and that of the engine {}; pass the same model",

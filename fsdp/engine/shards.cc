@@ -124,6 +124,12 @@ std::span<float> Shards::gradient(std::size_t bucket) const {
             static_cast<std::size_t>(plan_.buckets[bucket].shard(position_))};
 }
 
+void Shards::zero_states() const noexcept {
+    for (const std::vector<Array> &states : states_)
+        for (const Array &state : states)
+            if (state.size > 0) std::memset(state.data, 0, state.size);
+}
+
 void *Shards::state(std::size_t bucket, std::size_t state) const {
     return states_[bucket][state].data;
 }

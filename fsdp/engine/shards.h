@@ -52,6 +52,8 @@ public:
     void *state(std::size_t bucket, std::size_t state) const;
     // The same, with the zeros that follow it.
     std::span<std::byte> state_bytes(std::size_t bucket, std::size_t state) const;
+    // In host memory only: states of optimizers as at the beginning.
+    void zero_states() const noexcept;
 
     // All masters, and all gradient shards, with zeros between them.
     std::span<float> masters() const;

@@ -68,6 +68,7 @@ void Engine::scale(double factor) {
 }
 
 void Engine::step(vescomm_fsdp_step_t &step) {
+    require_values();
     const StepSummary::Reading begin = reading();
     const double arguments[] = {step.learning_rate_scale, step.max_norm, step.loss_scale};
     event(Event::step, no_unit, true, hash_of(arguments, sizeof arguments), [&] {
@@ -99,7 +100,7 @@ void Engine::step(vescomm_fsdp_step_t &step) {
         states_.step();
         wiring_->gradients->begin_step();
         gradients_ = {};
-        apply({last_update_.number + 1, static_cast<std::uint64_t>(step.skipped), factor,
+        apply({values_.last_update().number + 1, static_cast<std::uint64_t>(step.skipped), factor,
                step.learning_rate_scale},
               true);
         step.step = optimizer_.steps();
@@ -120,9 +121,9 @@ void Engine::apply(const Update &update, bool gathers) {
         begin = vescomm_trace_get_seconds();
     };
     // From here on the step counts as complete on this rank. Only a kind of optimizer can fail. The
-    // shards of this rank are then partly updated, and `complete_` stays false: reset() does not
-    // restore them, and reports it to all ranks.
-    last_update_ = update;
+    // shards of this rank are then partly updated, and their values stay incomplete: reset() does
+    // not restore them, and reports it to all ranks.
+    values_.begin_update(update);
     optimizer_.agree_on_settings();
     if (copy_) copy_->optimizer().agree_on_settings();
     if (update.skipped != 0) {
@@ -130,16 +131,15 @@ void Engine::apply(const Update &update, bool gathers) {
         for (const int unit : first) follow_update(static_cast<std::size_t>(unit), first);
         return;
     }
-    ++generation_;
     const PhaseTimes::Scope updating(times_.phases(), &Phases::update);
-    const bool complete = std::exchange(complete_, false);
+    const bool were_complete = values_.begin_change();
     begin = vescomm_trace_get_seconds();
     optimizer_.step(factor, update.learning_rate_scale, units, updated);
     if (copy_)
         copy_->optimizer().step(factor, update.learning_rate_scale, units, [&](std::size_t unit) {
             if (gathers) follow_update(unit, {});
         });
-    complete_ = complete;  // a step does not complete what an earlier one has left
+    values_.end_change(were_complete);
 }
 
 void Engine::follow_update(std::size_t unit, std::span<const int> first) noexcept {
@@ -160,36 +160,21 @@ void Engine::follow_update(std::size_t unit, std::span<const int> first) noexcep
 // So a rank that is behind was in step(), its gradient shards are complete, and nothing has
 // overwritten them; those of its copy are complete too. Its settings are those of the other ranks:
 // they are part of the announcement.
-//
-// A rank that failed before an initialisation or a load, which other ranks have completed, has
-// older values than they. It has the generation of the others from then on, and its values count as
-// not complete.
 void Engine::catch_up(Communicator &world) {
-    last_update_.complete = complete_ ? 1 : 0;
-    last_update_.generation = generation_;
-    std::vector<Update> all(static_cast<std::size_t>(world.ranks()));
-    check(vescomm_all_gather(world.get(), &last_update_, all.data(),
-                             sizeof(Update) / sizeof(std::uint64_t), VESCOMM_U64, nullptr, nullptr,
-                             nullptr));
+    const ValueReport own = values_.report();
+    std::vector<ValueReport> all(static_cast<std::size_t>(world.ranks()));
+    check(vescomm_all_gather(world.get(), &own, all.data(), sizeof own / sizeof(std::uint64_t),
+                             VESCOMM_U64, nullptr, nullptr, nullptr));
     meet_in(world);
-    const Update newest = *std::ranges::max_element(all, {}, &Update::number);
-    // The generation of a rank that has applied the newest update.
-    const auto generation_of = [&](const Update &one) {
-        return one.generation + (one.number < newest.number && newest.skipped == 0 ? 1 : 0);
-    };
-    std::uint64_t generation = 0;
-    for (const Update &one : all) generation = std::max(generation, generation_of(one));
-    incomplete_rank_.reset();
-    for (std::size_t rank = 0; rank < all.size() && !incomplete_rank_; ++rank)
-        if (all[rank].complete == 0 || generation_of(all[rank]) != generation)
-            incomplete_rank_ = static_cast<int>(rank);
+    const ValueAgreement agreed = agree_on_values(all);
+    values_.begin_catching_up(agreed);
     // The time of the update counts as that of an event, from which it is subtracted again.
     const double begin = vescomm_trace_get_seconds();
-    for (const Update &other : all)
-        if (other.number > last_update_.number) apply(other, false);
+    for (const ValueReport &other : all)
+        if (other.last_update.number > values_.last_update().number)
+            apply(other.last_update, false);
     counters_.exposed_seconds += vescomm_trace_get_seconds() - begin;
-    if (generation_ != generation) complete_ = false;
-    generation_ = generation;
+    values_.end_catching_up(agreed);
     // Other ranks may not have come to a vescomm_fsdp_set_group() after it.
     optimizer_.restore_settings();
     if (copy_) copy_->optimizer().restore_settings();
@@ -198,17 +183,12 @@ void Engine::catch_up(Communicator &world) {
 // An error here has no effect, and is the same on all ranks, unless one has failed meanwhile.
 void Engine::require_values() const {
     require_wiring();
-    if (complete_ && !incomplete_rank_) return;
+    if (values_.complete() && !values_.incomplete_rank()) return;
     refuse(
         "the parameters of rank {} are partly set or updated, because an optimizer, a load or an "
         "initialisation has failed; call vescomm_fsdp_load() or vescomm_fsdp_initialise() on all "
         "ranks before",
-        incomplete_rank_.value_or(rank_));
-}
-
-void Engine::set_complete() noexcept {
-    complete_ = true;
-    incomplete_rank_.reset();
+        values_.incomplete_rank().value_or(rank_));
 }
 
 }  // namespace vescomm::fsdp

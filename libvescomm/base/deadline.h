@@ -26,9 +26,36 @@ public:
     }
 
 private:
+    friend class LoopDeadline;
+
     explicit Deadline(Clock::time_point moment) : moment_(moment) {}
 
     Clock::time_point moment_;
+};
+
+// The deadline of a loop. Time in which the process did not run does not count: a job may be
+// suspended as a whole, or move to another machine, while some of its ranks wait for others.
+class LoopDeadline {
+public:
+    // A running loop looks at the time more often than this.
+    static constexpr auto max_round = std::chrono::seconds(2);
+
+    LoopDeadline(Deadline limit, Clock::time_point now) : limit_(limit), looked_(now) {}
+
+    // Called in each round of the loop. Returns true if the process did not run for a while.
+    bool look(Clock::time_point now) {
+        const Clock::duration round = now - looked_;
+        looked_ = now;
+        if (round <= max_round) return false;
+        limit_.moment_ += round - max_round;
+        return true;
+    }
+    bool expired() const { return looked_ >= limit_.moment(); }
+    Deadline limit() const { return limit_; }
+
+private:
+    Deadline limit_;
+    Clock::time_point looked_;
 };
 
 }  // namespace vescomm::internal

@@ -14,13 +14,6 @@ double seconds(Clock::duration duration) {
     return std::chrono::duration<double>(duration).count();
 }
 
-// Returns the host of "1.2.3.4:567" or "[::1]:567".
-std::string host_of(const std::string &address) {
-    std::string host = address.substr(0, address.rfind(':'));
-    if (host.size() > 2 && host.front() == '[') host = host.substr(1, host.size() - 2);
-    return host;
-}
-
 }  // namespace
 
 Hub::Hub(Network &network, const HubOptions &options, Local local)
@@ -47,13 +40,17 @@ void Hub::admit(const Claim &claim, std::unique_ptr<Link> link, const std::strin
 
     const int rank = static_cast<int>(claim.rank);
     link->stream().limit_silence(seconds(options_.silence));
-    // The interface that a process on another machine reaches takes precedence over loopback.
-    if (const std::string host = link->stream().local().host;
-        host_.empty() || (is_loopback(host_) && !is_loopback(host)))
-        host_ = host;
     Process &process = processes_[rank];
     process.address = address;
-    process.listens = {host_of(address), claim.port};
+    process.listens = {parse_tcp_address(address, "a peer").host, claim.port};
+    process.beside = stays_on_machine(link->stream());
+    // The interface that a process on another machine reaches takes precedence, then any but
+    // loopback.
+    const std::string host = link->stream().local().host;
+    if (host_.empty() || (!process.beside && !reached_) ||
+        (!reached_ && is_loopback(host_) && !is_loopback(host)))
+        host_ = host;
+    reached_ = reached_ || !process.beside;
     process.joined = true;
     process.link = std::move(link);
     process.link->send(FrameType::welcome, std::move(welcome));
@@ -101,8 +98,12 @@ void Hub::refuse(std::unique_ptr<Link> link) {
     refused.finish();
 }
 
-// Sends every process the addresses of all processes, so that survivors can find one another.
+// Sends every process the addresses of all processes, so that survivors can find one another. Those
+// beside this process have connected at addresses that other machines may not reach.
 void Hub::start_session() {
+    if (reached_)
+        for (Process &process : processes_)
+            if (process.beside) process.listens.host = host_;
     std::string payload;
     const auto send_all = [&] {
         for (int rank = 0; rank < options_.ranks; ++rank) send(rank, FrameType::start, payload);

@@ -84,6 +84,7 @@ private:
         std::string address;  // address of its end of the connection
         TcpAddress listens;  // address on which survivors can reach it
         bool joined = false;
+        bool beside = false;  // on this machine
         bool closed = false;  // ended its session in good order
         std::string absence;  // reason why it is gone; empty: it is connected
     };
@@ -103,6 +104,7 @@ private:
     std::map<GroupId, HubGroup> groups_;
     std::uint32_t groups_so_far_ = 0;
     std::string host_;
+    bool reached_ = false;  // a process on another machine has reached host_
     std::optional<Error> failure_;  // failure of the whole session
     std::vector<std::unique_ptr<Link>> refused_;
     int awaited_;

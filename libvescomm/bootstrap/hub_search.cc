@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <optional>
 #include <system_error>
+#include <utility>
 
 namespace vescomm::internal {
 
@@ -60,9 +62,10 @@ struct HubSearch::Try {
     Clock::time_point next;
     Clock::duration pause = first_pause;
     bool tried = false;
-    // Results of earlier attempts.
-    bool wrong_secret = false;
-    bool gone = false;  // no process listens there, or none answers
+    Clock::time_point first{};  // begin of the first attempt
+    // Results of the last attempt.
+    std::optional<Error> other_job = {};  // the process there is of another job
+    bool gone = false;  // no process of the job listens there, or none answers
     std::string trouble;
 };
 
@@ -109,8 +112,9 @@ Clock::time_point HubSearch::tick() {
 }
 
 void HubSearch::begin(Try &each) {
-    each.tried = true;
     each.current.began = network_.now();
+    if (!std::exchange(each.tried, true)) each.first = each.current.began;
+    each.other_job.reset();
     each.current.deadline = each.current.began + max_connect_time;
     each.current.attempt = network_.connect(
         each.address, [this, &each](std::unique_ptr<Stream> stream, const std::string &why) {
@@ -134,7 +138,9 @@ void HubSearch::connected(Try &each, std::unique_ptr<Stream> stream, const std::
              // connection the cookie may be out of date.
              const bool back = each.current.authenticated && !each.current.resumed;
              if (each.current.resumed) each.handshake.restart();
-             give_up(each, how == "closed" ? "it closed the connection" : how, false);
+             // A flooded listener closes connections, but not for so long.
+             const bool gone = once_ && network_.now() - each.first >= max_answer_time;
+             give_up(each, how == "closed" ? "it closed the connection" : how, gone);
              if (*alive && back) each.next = network_.now();
          },
          nullptr});
@@ -144,7 +150,7 @@ void HubSearch::connected(Try &each, std::unique_ptr<Stream> stream, const std::
 // Only one attempt claims a rank: listening for another interface would close the port that it
 // names.
 void HubSearch::listen(Try &each) {
-    each.handshake.set_port(events_.listen ? events_.listen(each.current.stream->local()) : 0);
+    each.handshake.set_port(events_.listen ? events_.listen(*each.current.stream) : 0);
 }
 
 void HubSearch::read(Try &each, std::string_view bytes) {
@@ -177,17 +183,22 @@ void HubSearch::read(Try &each, std::string_view bytes) {
                 return call(refusal);
             }
             case ClientHandshake::State::wrong_secret:
-                each.wrong_secret = true;
+                each.other_job.emplace(
+                    VESCOMM_ERROR_MISMATCH,
+                    fmt::format("rank 0 at {} does not know this secret; give every rank the same "
+                                "one, and see whether another job uses this address",
+                                to_text(each.address)));
                 give_up(each, "it has another secret", true);
                 break;
-            case ClientHandshake::State::other_version: {
-                const auto call = events_.failed;
-                return call(Error(
+            case ClientHandshake::State::other_version:
+                each.other_job.emplace(
                     VESCOMM_ERROR_MISMATCH,
                     fmt::format("rank 0 at {} speaks version {} of the control protocol, this rank "
                                 "version {}; use the same vescomm on all ranks",
-                                to_text(each.address), each.handshake.version(), frame_version)));
-            }
+                                to_text(each.address), each.handshake.version(), frame_version));
+                each.handshake.restart();
+                give_up(each, "it speaks another version of the control protocol", true);
+                break;
             case ClientHandshake::State::not_vescomm:
                 each.handshake.restart();
                 give_up(each, "what answers there is no rank 0 of vescomm", true);
@@ -207,20 +218,15 @@ void HubSearch::give_up(Try &each, const std::string &why, bool gone) {
     fail_if_hopeless();
 }
 
-// While other addresses are untried, one wrong secret may only mean another machine.
+// A process of another job at one address proves nothing about the others: an address may belong to
+// another machine, or to another network of this one.
 void HubSearch::fail_if_hopeless() {
-    const Try *wrong = nullptr;
-    for (const Try &each : tries_) {
-        if (each.under_way() || !each.tried || (once_ && !each.gone)) return;
-        if (each.wrong_secret) wrong = &each;
-    }
+    const auto hopeless = [this](const Try &each) {
+        return !each.under_way() && (once_ ? each.gone : each.other_job.has_value());
+    };
+    if (!std::all_of(tries_.begin(), tries_.end(), hopeless)) return;
     const auto call = events_.failed;
-    if (wrong != nullptr)
-        return call(Error(VESCOMM_ERROR_MISMATCH,
-                          fmt::format("rank 0 at {} does not know this secret; give every rank the "
-                                      "same one, and see whether another job uses this address",
-                                      to_text(wrong->address))));
-    if (once_) call(Error(VESCOMM_ERROR_PEER_FAILED, trouble()));
+    call(once_ ? Error(VESCOMM_ERROR_PEER_FAILED, trouble()) : *tries_.front().other_job);
 }
 
 std::string HubSearch::trouble() const {

@@ -35,13 +35,14 @@ public:
         std::function<void(Found)> found;
         // Called at most once: the search cannot succeed, or the peer has refused.
         std::function<void(const Error &)> failed;
-        // Called before a claim is sent. Returns the port on which this process listens at the
-        // local address.
-        std::function<std::uint16_t(const TcpAddress &local)> listen;
+        // Called before a claim is sent, with its connection. Returns the port on which this
+        // process listens at the local address.
+        std::function<std::uint16_t(const Stream &)> listen;
     };
 
-    // Network and secret are borrowed. `once`: an address at which no process listens or answers is
-    // not tried again, and failed() is called when no address is left.
+    // Network and secret are borrowed. `once`: an address at which no process listens, answers, or
+    // knows the secret is not tried again, and failed() is called when no address is left. Without
+    // `once`, failed() is called when the processes at all addresses are of other jobs.
     HubSearch(Network &network, std::vector<TcpAddress> addresses, std::string_view secret,
               Claim claim, bool once, Events events);
     ~HubSearch();

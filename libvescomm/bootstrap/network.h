@@ -60,6 +60,12 @@ public:
     virtual bool same_user() const = 0;
 };
 
+// True if both ends of a TCP connection are on this machine.
+inline bool stays_on_machine(const Stream &stream) {
+    const std::string local = stream.local().host;
+    return is_loopback(local) || parse_tcp_address(stream.peer(), "a peer").host == local;
+}
+
 // A pending call. Destroying it cancels the call.
 class Timer {
 public:

@@ -14,13 +14,10 @@ namespace {
 constexpr auto ask_period = std::chrono::milliseconds(50);
 // A member whose operating system does not answer for so long is gone.
 constexpr auto max_connect_time = std::chrono::seconds(5);
+// So is one whose process does not prove for so long that it knows the secret. It may be suspended.
+constexpr auto max_answer_time = std::chrono::seconds(60);
 // Time after which a member comes again to a leader that has refused it.
 constexpr auto retry_pause = std::chrono::milliseconds(5);
-
-// True if the reason says that no process listens on the port.
-bool refused(const std::string &why) {
-    return why == std::generic_category().message(ECONNREFUSED);
-}
 
 }  // namespace
 
@@ -118,7 +115,7 @@ void Regroup::follow() {
                 its.gone = true;
                 begin();
             },
-            [this](const TcpAddress &local) { return events_.listen(local); }});
+            [this](const Stream &stream) { return events_.listen(stream); }});
     look_again();
 }
 
@@ -155,22 +152,24 @@ void Regroup::lead() {
 
 void Regroup::ask(Member &member) {
     if (!member.asked) member.asked = network_.now();
-    if (network_.now() - *member.asked >= max_connect_time) {
-        member.attempt.reset();
+    member.listens = member.listens || (member.probe && member.probe->connected());
+    const Clock::duration limit = member.listens ? max_answer_time : max_connect_time;
+    if (network_.now() - *member.asked >= limit) {
+        member.probe.reset();
         member.gone = true;
         return;
     }
-    if (member.attempt) return;
-    member.attempt = network_.connect(
-        member.address,
-        [this, &member, alive = alive_](std::unique_ptr<Stream> stream, const std::string &why) {
-            if (!*alive) return;
-            member.attempt.reset();
-            if (stream != nullptr) member.asked = network_.now();
-            if (stream != nullptr || !refused(why)) return;
-            member.gone = true;
-            decide();
-        });
+    if (member.probe) return;
+    const auto answered = [this, &member](MemberProbe::Answer answer) {
+        member.listens = member.probe->connected() && answer == MemberProbe::Answer::none;
+        member.probe.reset();
+        if (answer == MemberProbe::Answer::alive) member.asked = network_.now();
+        if (answer != MemberProbe::Answer::gone) return;
+        member.gone = true;
+        decide();
+    };
+    member.probe =
+        std::make_unique<MemberProbe>(network_, member.address, core_.options().secret, answered);
 }
 
 void Regroup::decide() {

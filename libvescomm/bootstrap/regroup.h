@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "bootstrap/hub_search.h"
+#include "bootstrap/member_probe.h"
 #include "bootstrap/session_core.h"
 
 namespace vescomm::internal {
@@ -19,9 +20,9 @@ namespace vescomm::internal {
 // Every process of a session listens, and knows the addresses of the others. The lowest member that
 // is not known to be gone leads. The others connect to it; if a connection is refused because the
 // process is gone, they try the next rank. The leader waits until every member has come or is gone.
-// It connects to silent members, because the operating system refuses connections to a process that
-// has ended. It then sends the list of survivors to all of them and becomes the hub of their new
-// session.
+// It probes silent members: the operating system refuses connections to a process that has ended,
+// and a process that has got its port since does not know the secret. It then sends the list of
+// survivors to all of them and becomes the hub of their new session.
 //
 //     rank 0 (dead)    rank 1          rank 2          rank 3
 //         X <--------- connect         connect ------> X (0 refuses both)
@@ -43,7 +44,7 @@ public:
         std::function<void(Result)> done;
         std::function<void(const Error &)> failed;
         // HubSearch::Events::listen of the new session.
-        std::function<std::uint16_t(const TcpAddress &local)> listen;
+        std::function<std::uint16_t(const Stream &)> listen;
     };
 
     // `addresses`: address on which each member of the group listens. `gone`: members known to be
@@ -65,10 +66,11 @@ private:
         TcpAddress address;
         bool gone = false;
         bool excluded = false;
-        // The leader: a connection that is being tried, and the time when the member was first
-        // asked, or last answered.
-        std::unique_ptr<Attempt> attempt = {};
+        // The leader: a probe under way; the time of the first probe, or of the last answer; a
+        // probe since then has found a listening process.
+        std::unique_ptr<MemberProbe> probe = {};
         std::optional<Clock::time_point> asked = {};
+        bool listens = false;
     };
 
     int leader() const;

@@ -33,7 +33,10 @@ SessionCore::SessionCore(Network &network, SessionOptions options, std::function
       survivors_(network, options_.secret),
       hub_connection_(
           network, heartbeat_, silence_,
-          {[this](FrameType type, std::string_view payload) { client_->receive(type, payload); },
+          {[this](FrameType type, std::string_view payload) {
+               client_->receive(type, payload);
+               if (started()) survivors_.narrow(client_->listens(options_.rank));
+           },
            [this](Ended how, const std::string &absence) { client_->lose_hub(how, absence); },
            [this](const Error &error) { client_->fail(error.status, error.what()); }}) {}
 
@@ -90,9 +93,10 @@ void SessionCore::begin() {
                           .ranks = static_cast<std::uint32_t>(options_.ranks),
                           .port = 0,
                           .build = options_.build};
-        hub_connection_.search(
-            options_.addresses, options_.secret, claim,
-            [this](const TcpAddress &local) { return listen_for_survivors(local.host).port; });
+        hub_connection_.search(options_.addresses, options_.secret, claim,
+                               [this](const Stream &stream) {
+                                   return listen_for_survivors(interface_of(stream)).port;
+                               });
     }
     schedule_tick();
 }
@@ -161,6 +165,18 @@ void SessionCore::admit(Acceptor::Joined joined) {
         network_.post([alive = std::weak_ptr<bool>(alive_), this] {
             if (!alive.expired()) acceptor_.close();
         });
+}
+
+// The interface of the connection to rank 0 reaches the other machines, except on the machine of
+// rank 0 itself: it often resolves its own name to a loopback address, and rank 0 may have
+// addresses on several interfaces. Only the hub sees which one the others reach.
+std::string SessionCore::interface_of(const Stream &stream) const {
+    const bool one_machine = std::ranges::all_of(
+        options_.addresses, [](const TcpAddress &each) { return is_loopback(each.host); });
+    const std::string local = stream.local().host;
+    const bool is_it = options_.addresses.size() == 1 && !is_loopback(local);
+    if (one_machine || is_it || !stays_on_machine(stream)) return local;
+    return WaitingSurvivors::all_interfaces;
 }
 
 std::string SessionCore::host() const {

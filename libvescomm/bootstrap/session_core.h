@@ -90,6 +90,8 @@ public:
     void on_survivor(std::function<void()> call) { survivors_.on_change(std::move(call)); }
 
 private:
+    // The interface on which this process listens for survivors, by its connection to rank 0.
+    std::string interface_of(const Stream &stream) const;
     void make_hub();
     void make_client();
     void admit(Acceptor::Joined joined);

@@ -68,8 +68,8 @@ std::shared_ptr<Session> Session::regroup(Origin origin, const std::set<int> &fa
             std::move(excluded),
             Regroup::Events{begin_session,
                             [&](const Error &error) { report([&] { shared.error = error; }); },
-                            [&](const TcpAddress &local) {
-                                return made->core_->listen_for_survivors(local.host).port;
+                            [&](const Stream &stream) {
+                                return made->core_->listen_for_survivors(stream.local().host).port;
                             }});
         regroup->begin();
     });

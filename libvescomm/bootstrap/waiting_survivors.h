@@ -26,8 +26,13 @@ public:
     // Network and secret are borrowed.
     WaitingSurvivors(Network &network, std::string_view secret);
 
+    static constexpr const char *all_interfaces = "*";
+
     // Listens for survivors on an interface and returns the address.
     TcpAddress listen(const std::string &host);
+    // If this process listens on all interfaces: listens only at the given address from now on,
+    // whose port is the same.
+    void narrow(const std::string &address);
     // The numeric address of that interface; empty: this process does not listen.
     std::string host() const { return acceptor_.address().host; }
     // Keeps a survivor until this process regroups with it, or until it dies: its connection then
@@ -46,6 +51,7 @@ public:
 private:
     Network &network_;
     Acceptor acceptor_;
+    bool everywhere_ = false;  // listens on all interfaces
     std::list<Survivor> survivors_;
     std::function<void()> changed_;
 };

@@ -50,6 +50,14 @@ bool any_rank_has_array(Communicator &comm, const std::string &label,
     return std::ranges::find(all, "apart") != all.end();
 }
 
+void require_aligned(const void *array, const char *name, const RequestOptions &options) {
+    const std::size_t alignment = alignment_of(options.type);
+    if (reinterpret_cast<std::uintptr_t>(array) % alignment != 0)
+        refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options,
+               std::string(name) + " is not aligned to " + std::to_string(alignment) +
+                   " bytes, as arrays of " + name_of_type(options.type) + " must be");
+}
+
 void check_in_buffer(const Communicator &comm, const Buffer *buffer,
                      const RequestOptions &options) {
     vescomm::internal::check(comm, options, buffer != nullptr ? buffer->type() : options.type);
@@ -63,6 +71,8 @@ void check_in_buffer(const Communicator &comm, const Buffer *buffer,
                "buffer \"" + buffer->name() +
                    "\" is one slab for each node, where ranks have nothing of their own to "
                    "combine; make it VESCOMM_PER_RANK");
+    require_aligned(options.source, "source", options);
+    require_aligned(options.output, "output", options);
     if (options.output != nullptr && !can_reduce(options.type, buffer->type()))
         refuse(VESCOMM_ERROR_UNSUPPORTED, options,
                "the output is " + name_of_type(options.type) + "; it must be " +

@@ -25,10 +25,10 @@ std::vector<Channel> parse(const std::string &offer) {
 }  // namespace
 
 std::uint32_t Channels::fresh_locked(std::uint32_t wanted) {
+    // The sentence is the same on all ranks, although each of them may have freed other channels.
     if (wanted > count_ - used_)
         throw Error(VESCOMM_ERROR_OUT_OF_MEMORY,
-                    "this communicator has " + std::to_string(used_ - free_.size()) + " of its " +
-                        std::to_string(count_) +
+                    "this communicator has all of its " + std::to_string(count_) +
                         " channels in use, by requests and memories that have not been freed on "
                         "every rank; free some, or make another communicator");
     const std::uint32_t first = used_;

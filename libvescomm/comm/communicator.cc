@@ -10,6 +10,7 @@
 #include "comm/agree.h"
 #include "comm/machine_exchange.h"
 #include "comm/peer_info.h"
+#include "comm/recording_time.h"
 #include "observe/file.h"
 #include "observe/log.h"
 #include "schedule/algorithms.h"
@@ -23,9 +24,14 @@ namespace {
 // arrives within about a microsecond. Ranks that share cores yield at once.
 constexpr int spins_with_cores = 200;
 
-// The longest delay of a failure report, in which the flight recorder is written. Waits end within
-// two seconds after their deadline; a working file system needs far less than one.
-constexpr double max_recording_seconds = 1.0;
+// The longest delay of failure reports, in which flight recorders are written. Waits end within two
+// seconds after their deadline; a working file system needs far less than one.
+constexpr auto max_recording_time = std::chrono::seconds(1);
+
+RecordingTime &recording_time() {
+    static RecordingTime time(max_recording_time);
+    return time;
+}
 
 // Returns the peer info of all ranks, by rank.
 std::vector<PeerInfo> gather_peer_info(Control &control, const PeerInfo &mine, Deadline limit) {
@@ -47,7 +53,7 @@ Communicator::Communicator(std::unique_ptr<Control> control, const Config &confi
     : config_(config),
       control_(std::move(control)),
       failure_(*control_),
-      engine_(*control_, failure_, observers_, config.timeout_seconds) {
+      engine_(*control_, failure_, observers_, config.timeout_seconds, config.silence_seconds) {
     static std::atomic<int> made{0};
     number_ = made++;
 }
@@ -258,6 +264,8 @@ void Communicator::record_failures() {
     const std::string name = file_name(config_.flight_recorder, writer, "VESCOMM_FLIGHT_RECORDER=");
     // The callback may run while control_ is destroyed, so it has its own copy of the rank.
     failure_.record_first([this, name, writer](vescomm_status_t status, const std::string &why) {
+        const Clock::time_point begin = Clock::now();
+        const std::chrono::duration<double> left = recording_time().left(begin);
         try {
             const FlightHeader header{.rank = writer.rank,
                                       .ranks = writer.ranks,
@@ -265,10 +273,11 @@ void Communicator::record_failures() {
                                       .status = status,
                                       .why = why};
             write_file_by(name, flight_text(header, observers_.recorder), "the flight recorder",
-                          Deadline::after(max_recording_seconds));
+                          Deadline::after(left.count()));
         } catch (const Error &error) {
             log(LogLevel::error, "flight", writer.rank, writer.ranks, error.what());
         }
+        recording_time().spend(begin, Clock::now());
     });
 }
 

@@ -57,10 +57,12 @@ void require_rank(int rank, int ranks) {
                         "; ranks must be at least 1, and rank from 0 to ranks - 1");
 }
 
+// A peer that connects gets a proof of the secret, by which a shorter one can be guessed.
+constexpr std::size_t min_secret_bytes = 16;
+
 // Rejects a secret that others may know or guess, if others can connect.
 void require_secret(const std::string &host, const std::string &secret, bool derived,
                     const Config &config) {
-    constexpr std::size_t min_bytes = 16;
     if (is_loopback(host) || config.insecure == "1") return;
     if (derived)
         throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
@@ -68,27 +70,36 @@ void require_secret(const std::string &host, const std::string &secret, bool der
                         ", where others can connect; set it to the same random text on all ranks "
                         "(docs/launching.md has the line for each launcher), or set "
                         "VESCOMM_INSECURE=1 where nobody else uses the network");
-    if (secret.size() < min_bytes)
+    if (secret.size() < min_secret_bytes)
         throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
                     "the secret has " + std::to_string(secret.size()) +
                         " characters, few enough to be guessed, and rank 0 is to listen on " +
-                        host + ", where others can connect; give " + std::to_string(min_bytes) +
+                        host + ", where others can connect; give " +
+                        std::to_string(min_secret_bytes) +
                         " or more random ones, or set VESCOMM_INSECURE=1 where nobody else uses "
                         "the network");
 }
 
-// A secret from the job's identity and a key of this user. The other users of the machine know the
-// identity, but not the key.
-std::string local_secret(const std::string &identity, int rank, int ranks) {
+// A secret from a text and a key of this user. The other users of the machine may know or guess the
+// text, but not the key.
+std::string local_secret(const std::string &text, int rank, int ranks) {
     if (const auto key = user_key(user_cache_folder())) {
-        const FrameKey hash = keyed_hash(*key, identity);
+        const FrameKey hash = keyed_hash(*key, text);
         return std::string(hash.begin(), hash.end());
     }
     if (rank == 0)
         log(LogLevel::warn, "launch", rank, ranks,
             "no folder for a key of this user (XDG_CACHE_HOME, HOME): other users of this machine "
-            "may guess the secret of this job; set VESCOMM_SECRET");
-    return identity;
+            "may guess the secret of this job; set VESCOMM_SECRET to 16 or more random characters");
+    return text;
+}
+
+// The secret of the session, of the one that was given or derived.
+std::string session_secret(const std::string &host, const std::string &secret, bool derived,
+                           const Config &config, int rank, int ranks) {
+    require_secret(host, secret, derived, config);
+    const bool guessable = derived || secret.size() < min_secret_bytes;
+    return guessable && is_loopback(host) ? local_secret(secret, rank, ranks) : secret;
 }
 
 std::shared_ptr<Communicator> connect(SessionOptions session, const Settings &settings,
@@ -170,11 +181,11 @@ std::shared_ptr<Communicator> connect_explicitly(int rank, int ranks, const std:
     session.ranks = ranks;
     if (ranks > 1) {
         session.addresses = {parse_tcp_address(address, "address \"" + address + "\"")};
-        session.secret = secret;
         if (secret.empty())
             throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
                         "secret is empty; give all ranks the same, and nobody else");
-        require_secret(session.addresses.front().host, secret, false, settings.config);
+        session.secret = session_secret(session.addresses.front().host, secret, false,
+                                        settings.config, rank, ranks);
     }
     return connect(std::move(session), settings, options.tag);
 }
@@ -193,14 +204,12 @@ std::shared_ptr<Communicator> connect_from_environment(const CommOptions &option
     SessionOptions session;
     session.rank = launch.rank;
     session.ranks = launch.ranks;
-    session.secret = launch.secret;
     session.listen_descriptor = launch.listen_descriptor;
     if (launch.ranks > 1) {
-        require_secret(launch.host, launch.secret, launch.secret_derived, settings.config);
-        if (launch.secret_derived && is_loopback(launch.host))
-            session.secret = local_secret(launch.secret, launch.rank, launch.ranks);
+        session.addresses = {{launch.host, launch.port}};
+        session.secret = session_secret(launch.host, launch.secret, launch.secret_derived,
+                                        settings.config, launch.rank, launch.ranks);
     }
-    if (launch.ranks > 1) session.addresses = {{launch.host, launch.port}};
     return connect(std::move(session), settings, options.tag);
 }
 

@@ -33,12 +33,15 @@ namespace vescomm::internal {
 // thread the lock is biased to the thread that makes the calls (base/biased_lock.h).
 class ProgressEngine {
 public:
+    // `silence_seconds`: as long may bytes of a rank of another node be on their way without a
+    // move.
     ProgressEngine(Control &control, CommFailure &failure, Observers &observers,
-                   double timeout_seconds)
+                   double timeout_seconds, double silence_seconds)
         : control_(control),
           failure_(failure),
           observers_(observers),
           timeout_seconds_(timeout_seconds),
+          silence_seconds_(silence_seconds),
           running_(failure, observers.recorder, sleepers_) {}
 
     // ---- set-up and end ----
@@ -136,10 +139,9 @@ private:
     // than the general way of an operation through start() and wait().
     bool polls_directly() const noexcept { return !pollers_.threaded() && !between_nodes(); }
     // Throws if the program ended the wait.
-    void wait(const std::function<bool()> &done, const Waiting &waiting);
-    // Returns false if the program ended the wait.
-    bool wait_long(Pollers::Polling &polling, const std::function<bool()> &done,
-                   const Waiting &waiting);
+    void wait(const std::function<bool()> &done, Waiting waiting);
+    // Returns false if the program ended the wait. Moves the limit while the process does not run.
+    bool wait_long(Pollers::Polling &polling, const std::function<bool()> &done, Waiting &waiting);
     // Makes progress once, and sleeps if nothing has moved. `done`, `busy`: see attempt().
     bool sleep(Pollers::Polling &polling, const std::function<bool()> &done, const Waiting &waiting,
                double &busy);
@@ -158,7 +160,7 @@ private:
     Control &control_;
     CommFailure &failure_;
     Observers &observers_;
-    const double timeout_seconds_;
+    const double timeout_seconds_, silence_seconds_;
     Sleepers sleepers_;
     EngineLock lock_;
     Pollers pollers_;

@@ -21,8 +21,9 @@ constexpr int spins_uncounted = 50;
 constexpr int yields = 50;
 
 // Bytes that a rank sent before it left may arrive later. A wait for such a rank ends when nothing
-// has moved for this long.
-constexpr auto grace_after_finalize = std::chrono::seconds(2);
+// has moved for this long; between nodes also at least as long as a rank may be silent, because the
+// network may lose packets and send them again.
+constexpr double grace_after_finalize = 2;
 
 void pause_core() noexcept {
 #if defined(__x86_64__)
@@ -72,7 +73,9 @@ std::string finalized_sentence(int rank, const std::string &what, int peer) {
 // long. A wait for any rank includes this one, which has not left: another of its threads may send.
 class FinalizedPeers {
 public:
-    explicit FinalizedPeers(const Control &control) : control_(control) {}
+    // `inter_node_grace`: seconds, for ranks that `intra_node` does not reach.
+    FinalizedPeers(const Control &control, const Transport &intra_node, double inter_node_grace)
+        : control_(control), intra_node_(intra_node), inter_node_grace_(inter_node_grace) {}
 
     void moved() { since_ = Clock::time_point::max(); }
 
@@ -98,11 +101,16 @@ public:
         }
         const auto now = Clock::now();
         since_ = std::min(since_, now);
-        return now - since_ > grace_after_finalize ? *peer : no_rank;
+        const std::chrono::duration<double> grace(
+            intra_node_.maps(*peer) ? grace_after_finalize
+                                    : std::max(grace_after_finalize, inter_node_grace_));
+        return now - since_ > grace ? *peer : no_rank;
     }
 
 private:
     const Control &control_;
+    const Transport &intra_node_;
+    const double inter_node_grace_;
     // The moment since which an awaited rank has left and nothing has moved.
     Clock::time_point since_ = Clock::time_point::max();
     std::uint64_t moved_by_thread_ = 0;
@@ -126,23 +134,21 @@ bool ProgressEngine::try_wait(Operation &operation, const std::function<std::str
     if (attempt_often([&operation] { return operation.settled(); })) return true;
     // The deadline is that of all waits for this run together: a program may interrupt one after
     // the other.
-    const double before = operation.waited_seconds;
-    const Clock::time_point begin = Clock::now();
-    if (wait_long(polling, [&operation] { return operation.settled(); },
-                  {.limit = Deadline::after(timeout_seconds_ - before),
-                   .what = what,
-                   .waiting_for = [&operation] { return operation.waiting_for(); },
-                   .obstacle = [&operation] { return operation.obstacle(); },
-                   .before_sleep =
-                       [this, &operation] {
-                           observers_.recorder.takes_long(operation.flight);
-                           // The run may wait for another one that was started before it.
-                           match_calls_locked();
-                       },
-                   .meanwhile = meanwhile}))
+    Waiting waiting{.limit = Deadline::after(timeout_seconds_ - operation.waited_seconds),
+                    .what = what,
+                    .waiting_for = [&operation] { return operation.waiting_for(); },
+                    .obstacle = [&operation] { return operation.obstacle(); },
+                    .before_sleep =
+                        [this, &operation] {
+                            observers_.recorder.takes_long(operation.flight);
+                            // The run may wait for another one that was started before it.
+                            match_calls_locked();
+                        },
+                    .meanwhile = meanwhile};
+    if (wait_long(
+            polling, [&operation] { return operation.settled(); }, waiting))
         return true;
-    const std::chrono::duration<double> waited = Clock::now() - begin;
-    operation.waited_seconds = before + waited.count();
+    operation.waited_seconds = timeout_seconds_ - waiting.limit.seconds_left();
     return false;
 }
 
@@ -153,7 +159,7 @@ void ProgressEngine::wait(const std::function<bool()> &done,
          {.limit = Deadline::after(timeout_seconds_), .what = what, .waiting_for = waiting_for});
 }
 
-void ProgressEngine::wait(const std::function<bool()> &done, const Waiting &waiting) {
+void ProgressEngine::wait(const std::function<bool()> &done, Waiting waiting) {
     Pollers::Polling polling(pollers_);
     if (!attempt_often(done) && !wait_long(polling, done, waiting))
         give_up_interrupted(waiting.what);
@@ -191,13 +197,11 @@ std::vector<std::string> ProgressEngine::gather(std::string_view label, std::str
     Pollers::Polling polling(pollers_);
     try {
         const auto what = [&] { return std::string(label); };
-        if (!attempt_often(done) &&
-            !wait_long(polling, done,
-                       {.limit = limit,
+        Waiting waiting{.limit = limit,
                         .what = what,
                         .before_sleep = [this] { match_calls_locked(); },
-                        .expire = [&](double waited) { control_.expire_all_gather(waited); }}))
-            give_up_interrupted(what);
+                        .expire = [&](double waited) { control_.expire_all_gather(waited); }};
+        if (!attempt_often(done) && !wait_long(polling, done, waiting)) give_up_interrupted(what);
     } catch (const Error &) {
         // A rank that found an error in the result may have broken the communicator. The result
         // came before that failure, and names that error.
@@ -226,10 +230,9 @@ void ProgressEngine::let_others() const noexcept {
 }
 
 bool ProgressEngine::wait_long(Pollers::Polling &polling, const std::function<bool()> &done,
-                               const Waiting &waiting) {
+                               Waiting &waiting) {
     const double begin = trace_seconds();
     double busy = 0;  // moving bytes meanwhile
-    const Deadline &limit = waiting.limit;
     const auto finish = [&] {
         const double end = trace_seconds();
         observers_.counters.waiting_seconds.fetch_add(std::max(0.0, end - begin - busy),
@@ -245,10 +248,16 @@ bool ProgressEngine::wait_long(Pollers::Polling &polling, const std::function<bo
         const EngineLock::Caller lock(lock_);
         return waiting.obstacle ? waiting.obstacle() : std::string();
     };
-    FinalizedPeers finalized(control_);
+    FinalizedPeers finalized(control_, *running_.transports().intra_node, silence_seconds_);
     int sleeps = 0;
+    LoopDeadline limit(waiting.limit, Clock::now());
+    const auto expired = [&] {
+        if (limit.look(Clock::now())) finalized.moved();
+        waiting.limit = limit.limit();
+        return limit.expired();
+    };
     // The wait does not sleep while anything moves.
-    const auto again = [&limit](bool moved) { return moved && !limit.expired(); };
+    const auto again = [&expired](bool moved) { return moved && !expired(); };
     const auto attempt_all = [&](bool &moved) {
         if (attempt(done, &busy, &moved)) return true;
         if (waiting.meanwhile && waiting.meanwhile()) moved = true;
@@ -266,7 +275,7 @@ bool ProgressEngine::wait_long(Pollers::Polling &polling, const std::function<bo
             if (attempt_all(moved)) return finish();
             if (moved) finalized.moved();
         }
-        if (limit.expired()) {
+        if (expired()) {
             if (waiting.expire) waiting.expire(trace_seconds() - begin);
             give_up(VESCOMM_ERROR_TIMEOUT, [&] {
                 return timeout_sentence(control_.rank(), waiting.what(), timeout_seconds_,

@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -62,6 +63,14 @@ std::size_t round_up_to_page(std::size_t bytes) {
 }
 
 Descriptor make_anonymous_file(const char *purpose, std::size_t bytes) {
+    // The limit of file sizes holds for anonymous files too, and a process that exceeds it gets a
+    // signal.
+    rlimit files{};
+    if (getrlimit(RLIMIT_FSIZE, &files) == 0 && bytes > files.rlim_cur)
+        throw Error(VESCOMM_ERROR_OUT_OF_MEMORY,
+                    "cannot make shared memory of " + std::to_string(bytes) +
+                        " bytes: this process may make no file larger than " +
+                        std::to_string(files.rlim_cur) + " bytes; raise that limit (ulimit -f)");
     Descriptor file(memfd_create(purpose, MFD_CLOEXEC | MFD_ALLOW_SEALING));
     if (!file.open()) throw system_error("cannot create shared memory");
     if (ftruncate(file.get(), static_cast<off_t>(bytes)) != 0)

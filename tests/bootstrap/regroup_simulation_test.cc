@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Survivors of a failure meet over a simulated network, in which more processes end, one vanishes,
-// others pause, and connections break. All that are alive must end up in one session of all of
-// them.
+// others pause, connections break, and unauthenticated peers listen on the ports of ended
+// processes. All that are alive must end up in one session of all of them.
 //
 //     VESCOMM_TEST_SEEDS    number of seeds, 400 by default
 #include <gtest/gtest.h>
@@ -15,6 +15,7 @@
 #include "bootstrap/regroup.h"
 #include "bootstrap/session_core.h"
 #include "simulated_network.h"
+#include "unauthenticated_peer.h"
 
 namespace vescomm::internal {
 namespace {
@@ -42,13 +43,13 @@ public:
         for (int member = 0; member < static_cast<int>(addresses_.size()); ++member)
             if (!std::ranges::binary_search(left_, member)) excluded.insert(member);
         made_.emplace(network_, options_, [this] { look(); });
-        regroup_.emplace(network_, *root_, group, rank_, addresses_, std::set<int>(),
-                         std::move(excluded),
-                         Regroup::Events{[this](Regroup::Result result) { met(std::move(result)); },
-                                         [this](const Error &why) { error = why; },
-                                         [this](const TcpAddress &local) {
-                                             return made_->listen_for_survivors(local.host).port;
-                                         }});
+        regroup_.emplace(
+            network_, *root_, group, rank_, addresses_, std::set<int>(), std::move(excluded),
+            Regroup::Events{[this](Regroup::Result result) { met(std::move(result)); },
+                            [this](const Error &why) { error = why; },
+                            [this](const Stream &stream) {
+                                return made_->listen_for_survivors(stream.local().host).port;
+                            }});
         regroup_->begin();
         if (!timer_) look_again();
     }
@@ -121,12 +122,12 @@ public:
     void run() {
         const int ranks = static_cast<int>(processes_.size());
         if (draw(0, 3) == 0) world_.vanish(draw(0, ranks - 1));
-        else world_.end(draw(0, ranks - 1));
+        else end(draw(0, ranks - 1));
         for (int rank = 0; rank < ranks; ++rank)
             world_.at(in(0.05), rank, [this, rank] { processes_[rank].shrink(); });
         for (int death = draw(0, 2); death > 0 && living().size() > 1; --death)
             world_.at(in(0.1), -1, [this, rank = draw(0, ranks - 1)] {
-                if (living().size() > 1) world_.end(rank);
+                if (living().size() > 1) end(rank);
             });
         for (int reset = draw(0, 2); reset > 0; --reset)
             world_.at(in(0.1), -1, [this, a = draw(0, ranks - 1), b = draw(0, ranks - 1)] {
@@ -148,6 +149,19 @@ public:
     }
 
 private:
+    // Ends a process. Afterwards an unauthenticated peer may listen on its port.
+    void end(int rank) {
+        if (!world_.alive(rank)) return;
+        world_.end(rank);
+        if (draw(0, 1) == 0) return;
+        constexpr int manners = static_cast<int>(UnauthenticatedPeer::Manner::count);
+        const int process = static_cast<int>(processes_.size()) + rank;
+        world_.at(in(0.01), -1, [this, rank, process, manner = draw(0, manners - 1)] {
+            unauthenticated_.emplace_back(world_, process,
+                                          addresses_[static_cast<std::size_t>(rank)],
+                                          static_cast<UnauthenticatedPeer::Manner>(manner));
+        });
+    }
     int draw(int min, int max) { return std::uniform_int_distribution(min, max)(world_.random); }
     Clock::time_point in(double seconds) {
         return world_.now() +
@@ -163,6 +177,7 @@ private:
     SimulatedWorld world_;
     std::vector<TcpAddress> addresses_;
     std::deque<Process> processes_;
+    std::deque<UnauthenticatedPeer> unauthenticated_;
 };
 
 TEST(RegroupSimulation, TheLivingMeetInOneSession) {

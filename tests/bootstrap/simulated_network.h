@@ -363,6 +363,9 @@ inline void SimulatedWorld::end(int process) {
     processes_[process].alive = false;
     for (const auto &end : ends_)
         if (end->process == process && end->open) close(end, "closed");
+    // Another process may listen on its ports from now on.
+    std::erase_if(listeners_,
+                  [process](const auto &each) { return each.second->process == process; });
 }
 
 inline void SimulatedWorld::reset(int a, int b) {

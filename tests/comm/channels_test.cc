@@ -54,6 +54,25 @@ TEST(Channels, UnusedChannelsAreTakenInOrder) {
     EXPECT_EQ(team.take(), (Channel{5, 0}));
 }
 
+// Ranks that fail for one reason compare their sentences.
+TEST(Channels, ExhaustionIsTheSameErrorOnRanksThatHaveFreedOthers) {
+    Team team(2, 4);
+    for (int taken = 0; taken < 4; ++taken) team.take();
+    team[0].give_back({1, 7});
+    std::vector<std::string> offers, errors;
+    for (const int rank : {0, 1}) offers.push_back(team[rank].offer());
+    for (const int rank : {0, 1}) {
+        try {
+            team[rank].take(offers);
+        } catch (const Error &error) {
+            EXPECT_EQ(error.status, VESCOMM_ERROR_OUT_OF_MEMORY);
+            errors.emplace_back(error.what());
+        }
+    }
+    ASSERT_EQ(errors.size(), 2U);
+    EXPECT_EQ(errors[0], errors[1]);
+}
+
 TEST(Channels, ChannelIsReusedOnceEveryRankHasGivenItBack) {
     Team team(3, 10);
     const Channel first = team.take();
@@ -128,7 +147,7 @@ TEST(Channels, ErrorNamesTheNumberInUseIfNoneIsLeft) {
         FAIL() << "there are three";
     } catch (const Error &error) {
         EXPECT_EQ(error.status, VESCOMM_ERROR_OUT_OF_MEMORY);
-        EXPECT_NE(std::string(error.what()).find("3 of its 3 channels in use"), std::string::npos)
+        EXPECT_NE(std::string(error.what()).find("all of its 3 channels in use"), std::string::npos)
             << error.what();
     }
     EXPECT_THROW(team[0].fresh(2), Error);

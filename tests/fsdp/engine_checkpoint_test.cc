@@ -3,6 +3,7 @@
 
 // Training that is saved, and goes on after a load at another number of ranks.
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <string_view>
 
@@ -81,6 +82,14 @@ Outcome load_and_train(int ranks, const std::string &preset,
     return outcome;
 }
 
+// Flips a bit in the first save of a folder.
+void damage(const std::string &folder) {
+    const std::string file = folder + "/save-0000000001/rank-00001.safetensors";
+    std::string bytes = read_text(file);
+    bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
+    checkpoint::testing_support::write_text(file, bytes);
+}
+
 TEST(EngineCheckpoint, GoesOnWithTheSameBitsOnAnyNumberOfRanks) {
     TemporaryFolder folder;
     const Outcome whole = train_and_save(5, "zero3", folder.path("c"), 2, 5);
@@ -131,10 +140,7 @@ TEST(EngineCheckpoint, AFailedLoadIsTheSameErrorOnAllRanksAndAnotherOneMayFollow
     const Outcome whole = train_and_save(2, "zero3", folder.path("c"), 1, 2);
     checkpoint::testing_support::fs::copy(folder.path("c"), folder.path("damaged"),
                                           checkpoint::testing_support::fs::copy_options::recursive);
-    const std::string file = folder.path("damaged/save-0000000001/rank-00001.safetensors");
-    std::string bytes = read_text(file);
-    bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
-    checkpoint::testing_support::write_text(file, bytes);
+    damage(folder.path("damaged"));
     run_ranks(3, [&](Communicator &comm) {
         const Described described = describe(odd_model());
         Engine engine(described.spec, comm);
@@ -176,6 +182,117 @@ TEST(EngineCheckpoint, AModelThatDiffersNamesTheTensor) {
                       std::string::npos)
                 << error.what();
         }
+    });
+}
+
+TEST(EngineCheckpoint, AnOlderSaveIsLoadedByItsPath) {
+    TemporaryFolder folder;
+    run_ranks(3, [&](Communicator &comm) {
+        const Described described = describe(odd_model());
+        Engine engine(described.spec, comm);
+        fill(engine);
+        std::vector<double> norms;
+        for (int step = 0; step < 2; ++step) {
+            take_steps(engine, comm, described, step, 1, norms);
+            engine.save(folder.path("c")).wait(wait_seconds);
+        }
+        const std::vector<float> newest = read_all(engine, described.ids);
+        engine.load(folder.path("c/save-0000000001"));
+        EXPECT_EQ(engine.counters().steps, 1);
+        EXPECT_NE(read_all(engine, described.ids), newest);
+        take_steps(engine, comm, described, 1, 1, norms);
+        EXPECT_EQ(read_all(engine, described.ids), newest);
+        engine.load(folder.path("c/save-0000000002/"));
+        EXPECT_EQ(engine.counters().steps, 2);
+        try {
+            engine.load(folder.path("c/save-0000000003"));
+            ADD_FAILURE() << "there are two saves";
+        } catch (const vescomm::Error &error) {
+            EXPECT_NE(std::string(error.what())
+                          .find("its newest complete save is \"save-0000000002\"; load \"" +
+                                folder.path("c/save-0000000002") + "\""),
+                      std::string::npos)
+                << error.what();
+        }
+    });
+}
+
+TEST(EngineCheckpoint, ATensorThatTheModelDoesNotHaveIsAnError) {
+    TemporaryFolder folder;
+    train_and_save(2, "zero3", folder.path("c"), 1, 1);
+    run_ranks(2, [&](Communicator &comm) {
+        const auto error_of = [&](const std::vector<UnitModel> &model) {
+            const Described described = describe(model);
+            Engine engine(described.spec, comm);
+            try {
+                engine.load(folder.path("c"));
+                return std::string();
+            } catch (const vescomm::Error &error) {
+                return std::string(error.what());
+            }
+        };
+        std::vector<UnitModel> smaller = odd_model();
+        const std::string last = smaller.back().name;
+        smaller.pop_back();
+        EXPECT_NE(error_of(smaller).find("has tensor \"" + last), std::string::npos)
+            << error_of(smaller);
+        // The states of its optimizer would be lost.
+        std::vector<UnitModel> frozen = odd_model();
+        frozen[0].parameters[0].flags = VESCOMM_FSDP_FROZEN;
+        EXPECT_NE(error_of(frozen).find("has tensor \"embedding.token\", role \"state."),
+                  std::string::npos)
+            << error_of(frozen);
+        EXPECT_EQ(error_of(odd_model()), "");
+    });
+}
+
+TEST(EngineCheckpoint, AFailedLoadWithinAMicroBatchEndsIt) {
+    TemporaryFolder folder;
+    train_and_save(2, "zero3", folder.path("c"), 1, 1);
+    damage(folder.path("c"));
+    run_ranks(2, [&](Communicator &comm) {
+        const Described described = describe(odd_model());
+        Engine engine(described.spec, comm);
+        fill(engine);
+        engine.begin(VESCOMM_FSDP_LAST);
+        EXPECT_THROW(engine.load(folder.path("c")), vescomm::Error);
+        for (const auto &event : std::vector<std::function<void()>>{
+                 [&] { engine.pre_forward(0); }, [&] { engine.pre_backward(0); },
+                 [&] {
+                     vescomm_fsdp_step_t step = vescomm_fsdp_step_init();
+                     engine.step(step);
+                 }}) {
+            try {
+                event();
+                ADD_FAILURE() << "the values are partly those of the checkpoint";
+            } catch (const vescomm::Error &error) {
+                EXPECT_NE(std::string(error.what()).find("are partly set or updated"),
+                          std::string::npos)
+                    << error.what();
+            }
+        }
+    });
+}
+
+TEST(EngineCheckpoint, TooManyBytesOfOneRankFailTheSaveOnAllRanks) {
+    TemporaryFolder folder;
+    run_ranks(3, [&](Communicator &comm) {
+        const Described described = describe(odd_model());
+        Engine engine(described.spec, comm);
+        fill(engine);
+        const std::vector<std::byte> bytes(comm.rank() == 1 ? (64 << 20) + 1 : 1);
+        Job job = engine.save(folder.path("c"), bytes);
+        try {
+            job.wait(wait_seconds);
+            ADD_FAILURE() << "one rank has too many bytes";
+        } catch (const vescomm::Error &error) {
+            EXPECT_NE(std::string(error.what()).find("67108865 bytes of the program on rank 1"),
+                      std::string::npos)
+                << error.what();
+        }
+        std::vector<double> norms;
+        take_steps(engine, comm, described, 0, 1, norms);
+        EXPECT_EQ(norms.size(), 1u);
     });
 }
 

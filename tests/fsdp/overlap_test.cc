@@ -340,6 +340,25 @@ TEST(Overlap, AfterAFailedOptimizerTheEngineCanBeInitialisedAgain) {
         });
 }
 
+// Nothing of the steps before is left in states of optimizers: the usual way on after a load that
+// failed.
+TEST(Overlap, AnInitialisedEngineTrainsAsANewOne) {
+    run_ranks(2, [&](Communicator &comm) {
+        const Described described = describe(odd_model());
+        const auto train = [&](Engine &engine) {
+            fill(engine);
+            for (int step = 0; step < 2; ++step) {
+                micro_batch(engine, described.ids, {}, step, comm.rank(), 2, true);
+                EXPECT_EQ(engine.step().step, step + 1);
+            }
+            return read_all(engine, described.ids);
+        };
+        Engine engine(described.spec, comm);
+        const std::vector<float> of_new = train(engine);
+        EXPECT_EQ(train(engine), of_new);
+    });
+}
+
 // Gathers that a step has started read the masters, and end before these change.
 TEST(Overlap, InitialValuesReplaceThoseThatAStepGathers) {
     for (const char *preset : {"zero3", "zero1"})

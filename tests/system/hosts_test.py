@@ -86,11 +86,14 @@ class Hosts:
 
 
 class HostsJob(Job):
-    """One launcher for each host. `ranks` are the launchers, so lines and ends are theirs."""
+    """One launcher for each host. `ranks` are the launchers, so lines and ends are theirs.
 
-    def __init__(self, hosts, counts, argv, environment=None):
+    `names`: the address of rank 0 as its name is resolved on each host; None: its number is used.
+    """
+
+    def __init__(self, hosts, counts, argv, environment=None, names=None):
         super().__init__(argv, sum(counts), environment=environment)
-        self.hosts, self.counts = hosts, counts
+        self.hosts, self.counts, self.names = hosts, counts, names
 
     def __enter__(self):
         self.files_before = ranks.shared_memory_files()
@@ -102,12 +105,22 @@ class HostsJob(Job):
         environment.update(self.environment)
         first = 0
         for host, count in enumerate(self.counts):
-            self.spawn(host, ["ip", "netns", "exec", self.hosts.names[host], RUN, "-n", count,
-                              "--ranks", self.count, "--first-rank", first, "--no-prefix",
-                              "--address", f"10.77.0.1:{PORT}", "--secret-file", secret,
-                              *self.argv], environment)
+            rank_0 = "first-host" if self.names else "10.77.0.1"
+            self.spawn(host, ["ip", "netns", "exec", self.hosts.names[host], *self.resolving(host),
+                              RUN, "-n", count, "--ranks", self.count, "--first-rank", first,
+                              "--no-prefix", "--address", f"{rank_0}:{PORT}",
+                              "--secret-file", secret, *self.argv], environment)
             first += count
         return self
+
+    def resolving(self, host):
+        """Words of a command that runs the rest with the name of rank 0 in /etc/hosts. The mount is
+        visible only in the mount namespace that `ip netns exec` makes."""
+        if self.names is None:
+            return []
+        file = Path(self.folder.name) / f"hosts-{host}"
+        file.write_text(f"127.0.0.1 localhost\n{self.names[host]} first-host\n", encoding="ascii")
+        return ["sh", "-c", 'mount --bind "$1" /etc/hosts; shift; exec "$@"', "sh", file]
 
     def __exit__(self, *error):
         super().__exit__(*error)
@@ -244,6 +257,14 @@ def training(counts):
     return f"losses differ by {worst:.1e} at most"
 
 
+def named_rank_0(counts, number):
+    """The host of rank 0 resolves its own name to a loopback address, as Debian does."""
+    names = [number, *["10.77.0.1"] * (len(counts) - 1)]
+    argv = [WORKER, "collectives", "--iterations", 5]
+    with Hosts(len(counts)) as hosts, HostsJob(hosts, counts, argv, names=names) as job:
+        job.expect_success()
+
+
 def kill_on_another_host(counts, victim, phase):
     argv = [*IGNORE_TERM, WORKER, "phase", phase, "--victims", victim]
     with Hosts(len(counts)) as hosts, HostsJob(hosts, counts, argv) as job:
@@ -280,6 +301,9 @@ CASES = [
     ("collectives on 2 + 1 ranks, encrypted",
      lambda: collectives([2, 1], {"VESCOMM_ENCRYPTION": "yes"})),
     ("collectives on 1 + 1 + 1 + 1 + 1 + 1 ranks", lambda: collectives([1] * 6)),
+    ("rank 0 of 2 + 1 ranks is 127.0.1.1 on its host", lambda: named_rank_0([2, 1], "127.0.1.1")),
+    ("rank 0 of 3 + 2 + 1 ranks is 127.0.0.1 on its host",
+     lambda: named_rank_0([3, 2, 1], "127.0.0.1")),
     ("unauthenticated peers on 2 + 1 ranks", lambda: unauthenticated_peers([2, 1])),
     ("kill rank 2 of 2 + 1 while it sleeps", lambda: kill_on_another_host([2, 1], 2, "sleep")),
     ("kill rank 0 of 1 + 2 in barrier", lambda: kill_on_another_host([1, 2], 0, "barrier")),

@@ -250,6 +250,14 @@ static void requests(void) {
     UNSUPPORTED(vescomm_reduce_scatter_v_create(comm, own, &options, &request), "output is bf16",
                 "f32");
     options = vescomm_request_options_init();
+    options.output = (char *)output + 1;
+    REFUSED(vescomm_reduce_scatter_v_create(comm, own, &options, &request),
+            "output is not aligned to 4 bytes", "f32");
+    options = vescomm_request_options_init();
+    options.source = (char *)output + 2;
+    REFUSED(vescomm_all_gather_v_create(comm, own, &options, &request),
+            "source is not aligned to 4 bytes", "f32");
+    options = vescomm_request_options_init();
     options.source = output;
     REFUSED(vescomm_all_reduce_create(comm, own, &options, &request), "takes no source", "NULL");
     REFUSED(vescomm_all_reduce_create(comm, own, &options, &request), "takes no source", "NULL");

@@ -8,8 +8,10 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -82,6 +84,22 @@ TEST_F(SharedMemory, CannotBeTruncatedThroughItsDescriptor) {
     EXPECT_NE(fcntl(copy.get(), F_ADD_SEALS, F_SEAL_WRITE), 0);
     const MappedMemory memory(file, bytes);
     std::memset(memory.data(), 1, bytes);
+}
+
+// The kernel ends a process that exceeds the limit. A child process sets it, for itself only.
+TEST_F(SharedMemory, IsRefusedBeyondTheLimitOfFileSizes) {
+    const std::size_t bytes = 16 * page_bytes();
+    const pid_t child = fork();
+    if (child == 0) {
+        const rlimit limit{bytes - 1, bytes - 1};
+        setrlimit(RLIMIT_FSIZE, &limit);
+        const vescomm_status_t status = status_of([&] { make_anonymous_file("test", bytes); });
+        make_anonymous_file("test", bytes / 2);
+        _exit(status == VESCOMM_ERROR_OUT_OF_MEMORY ? 0 : 1);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0);
 }
 
 TEST_F(SharedMemory, IsRejectedUnlessSealedAndOfTheExpectedSize) {

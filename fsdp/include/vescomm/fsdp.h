@@ -281,8 +281,8 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_preset(vescomm_fsdp_spec_t *spec, cons
 /**
  * Adds a unit: parameters that are gathered together, usually a layer.
  *
- * A unit has either experts or parameters of all ranks. Units of experts have unit slots and
- * gradient slots of their own, as many as the others, and are never large.
+ * A unit has either experts or parameters that all ranks share. Units of experts have unit slots
+ * and gradient slots of their own, as many as the others, and are never large.
  *
  * @param name   unique, not empty.
  * @param flags  0 or VESCOMM_FSDP_EXPERTS.
@@ -502,9 +502,10 @@ typedef struct vescomm_fsdp vescomm_fsdp_t;
  * @param engine      [out] owned by the caller; free with vescomm_fsdp_free().
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: as vescomm_fsdp_report().
  *         VESCOMM_ERROR_MISMATCH: the specifications differ; the error text names a rank and the
- *         first unit that differs. VESCOMM_ERROR_OUT_OF_MEMORY. VESCOMM_ERROR_TIMEOUT,
- *         VESCOMM_ERROR_PEER_FAILED. VESCOMM_ERROR_ABORTED: another rank has one of these errors.
- *         After an error no rank has an engine.
+ *         first unit that differs. VESCOMM_ERROR_UNSUPPORTED: options that device memory does not
+ *         have. VESCOMM_ERROR_OUT_OF_MEMORY. VESCOMM_ERROR_TIMEOUT, VESCOMM_ERROR_PEER_FAILED.
+ *         VESCOMM_ERROR_ABORTED: another rank has one of these errors. After an error no rank has
+ *         an engine.
  *
  * Collective: yes.  Blocking: yes.  Threads: one.  Since: 0.1
  */
@@ -544,8 +545,10 @@ typedef int (*vescomm_fsdp_fill_t)(void *context, uint64_t parameter, int64_t fi
                                    float *values, uint64_t key);
 
 /**
- * Calls @p fill for every piece of a parameter that this rank owns. With partner_copy, ranks then
- * send the values to the holders of their copies.
+ * Calls @p fill for every piece of a parameter that this rank owns, sets the states of optimizers
+ * to zero and the count of steps to 0, as in a new engine. With partner_copy, ranks then send the
+ * values to the holders of their copies. With replicas, such as those of ddp and hsdp, @p fill must
+ * write the same values on each of them: they are not compared.
  *
  * @param fill     called from the calling thread, only during the call.
  * @param context  passed to @p fill.
@@ -604,7 +607,11 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_begin(vescomm_fsdp_t *engine, uint32_t
  * @return for all of them: VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: misuse.
  *         VESCOMM_ERROR_MISMATCH: ranks announced different events. VESCOMM_ERROR_ABORTED: another
  *         rank failed. VESCOMM_ERROR_TIMEOUT, VESCOMM_ERROR_PEER_FAILED.
- * Collective: yes, same order.  Blocking: pre_ until the unit is gathered, at most the timeout.
+ * Collective: yes, same order.  Blocking, at most the timeout: pre_ until the unit is gathered,
+ * pre_backward also until a gradient slot is free, reshard until a running gather of the unit ends.
+ * post_backward until all sums of the unit but the last are complete, if its trainable parameters
+ * have several types or states, and in the first steps until all ranks have created the sums: do
+ * not let a rank wait for the end of another rank's post_backward before its own.
  * Threads: one.  Since: 0.1
  *
  * @{
@@ -682,9 +689,9 @@ typedef int32_t vescomm_fsdp_gradient_mode_t;
  *
  * Before: its unit is between pre_backward and post_backward.
  * After: the caller writes every element as @p mode says before post_backward. The gradients of one
- * unit may be asked for together, and written in any order. A gradient to be overwritten is written
- * before that of a parameter of another unit which is tied to it is asked for, and before it is
- * pushed.
+ * unit may be asked for together, and written in any order. With VESCOMM_FSDP_OVERWRITE, write the
+ * gradient before you push to it, and before you ask for the gradient of a parameter of another
+ * unit that is tied to it.
  *
  * @param view  [in,out] struct_size set by the caller, the rest filled.
  * @param mode  [out] VESCOMM_FSDP_OVERWRITE or VESCOMM_FSDP_ADD.
@@ -719,8 +726,8 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_push_gradient(vescomm_fsdp_t *engine, 
 /**
  * Ends a micro-batch with backward: starts the sums that have not started, and waits for all sums.
  * In the last micro-batch it also computes this rank's part of the norm, one pass over its gradient
- * shards; units whose sums are complete earlier are added then. On device memory a stream of the
- * engine waits, and not the host.
+ * shards; the norm of units whose sums end earlier is computed then. On device memory a stream of
+ * the engine waits, and not the host.
  *
  * Before: no unit is open.
  *
@@ -765,7 +772,8 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_scale(vescomm_fsdp_t *engine, double f
 typedef struct vescomm_fsdp_step {
     uint32_t struct_size;
     /** [out] 1: a gradient of any rank was not finite, or would not be after its multiplication by
-     *  vescomm_fsdp_scale(), loss_scale and clipping; nothing was updated on any rank. */
+     *  vescomm_fsdp_scale(), loss_scale and clipping, or f32 does not hold the factor of clipping;
+     *  nothing was updated on any rank. */
     int32_t skipped;
     /** [in] Factor of the learning rate of every group in this step. vescomm_fsdp_step_init() sets
      *  1. */
@@ -776,7 +784,7 @@ typedef struct vescomm_fsdp_step {
      *  quotient of the factor of vescomm_fsdp_scale() and this one must be 0, or between 2^-126 and
      *  2^127. */
     double loss_scale;
-    double norm; /**< [out] norm of the gradients before clipping, divided by the loss scale */
+    double norm; /**< [out] norm of the gradients, scaled but not clipped */
     int64_t step; /**< [out] number of steps that were not skipped */
 } vescomm_fsdp_step_t;
 
@@ -834,12 +842,13 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_set_group(vescomm_fsdp_t *engine, uint
  * and drops all gradients.
  *
  * After: parameters, states of the optimizer and settings of groups are as after the last step, or
- * after vescomm_fsdp_create(). Views are invalid. If vescomm_fsdp_step() succeeded on some ranks
- * only, because another rank failed after its update, reset completes the step on all ranks. There
- * is one exception: if `step` of an optimizer kind failed, the step counts as
- * complete, and the shards of that rank stay partly updated. The same holds for values that a
- * failed vescomm_fsdp_initialise() or vescomm_fsdp_load() has partly set, or has set on some ranks
- * only. vescomm_fsdp_begin(), vescomm_fsdp_unshard() and vescomm_fsdp_save() then return
+ * after vescomm_fsdp_create(). Views of parameters and gradients are invalid. If
+ * vescomm_fsdp_step() succeeded on some ranks only, because another rank failed after its update,
+ * reset completes the step on all ranks. There is one exception: if `step` of an optimizer kind
+ * failed, the step counts as complete, and the shards of that rank stay partly updated. The same
+ * holds for values that a failed vescomm_fsdp_initialise() or vescomm_fsdp_load() has partly set,
+ * or has set on some ranks only. vescomm_fsdp_begin(), vescomm_fsdp_unshard(),
+ * vescomm_fsdp_step(), vescomm_fsdp_save(), pre_forward and pre_backward then return
  * VESCOMM_ERROR_INVALID_ARGUMENT on all ranks, without another effect, until all ranks call
  * vescomm_fsdp_load() or vescomm_fsdp_initialise(). The error text names the rank.
  *
@@ -901,8 +910,9 @@ static inline vescomm_fsdp_recovery_t vescomm_fsdp_recovery_init(void) {
  *         is no folder, and the error text names a rank whose shard is lost.
  *         VESCOMM_ERROR_MISMATCH: folder is not the same on all ranks.
  *         VESCOMM_ERROR_INVALID_ARGUMENT: the axes do not divide the survivors; the model of spec
- *         differs; as vescomm_fsdp_load(). VESCOMM_ERROR_OUT_OF_MEMORY, VESCOMM_ERROR_TIMEOUT.
- *         VESCOMM_ERROR_ABORTED: another rank has one of these errors.
+ *         differs; as vescomm_fsdp_load(). VESCOMM_ERROR_UNSUPPORTED: the engine is on device
+ *         memory; load a checkpoint with a new one. VESCOMM_ERROR_OUT_OF_MEMORY,
+ *         VESCOMM_ERROR_TIMEOUT. VESCOMM_ERROR_ABORTED: another rank has one of these errors.
  *
  * Collective: yes, all survivors.  Blocking: yes, at most the timeout, which includes the slowest
  * rank's reads of the folder; that rank returns when its disk responds.  Threads: one.
@@ -929,7 +939,7 @@ typedef int32_t vescomm_fsdp_role_t;
  * @param role   a frozen parameter has only a master; frozen parameters lie behind all others.
  * @param state  index in vescomm_optimizer_needs_t.states; 0 for other roles.
  * @param view   [in,out] struct_size set by the caller; dimensions is 0. Valid until the engine is
- *               freed; aligned to 64 bytes.
+ *               freed or vescomm_fsdp_recover() is called; aligned to 64 bytes.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT. VESCOMM_ERROR_UNSUPPORTED: a state of a unit
  *         with trainable parameters of several types, whose states are not in one array.
  *
@@ -962,7 +972,7 @@ typedef struct vescomm_fsdp_counters {
     uint64_t reduce_bytes; /**< as vescomm_fsdp_report_t.reduce_bytes_per_step */
     uint64_t replica_bytes; /**< as vescomm_fsdp_report_t.replica_bytes_per_step */
     uint64_t deviations; /**< micro-batches that deviated from the declared or recorded order */
-    uint64_t skipped; /**< steps that were skipped because a gradient was not finite */
+    uint64_t skipped; /**< steps that were skipped because a gradient was or became not finite */
     int64_t steps; /**< steps that were not skipped */
     uint64_t allocated_bytes; /**< peak_bytes of the report, as allocated now */
     double exposed_seconds; /**< time in functions of this header, without optimizer_seconds */
@@ -1128,7 +1138,7 @@ typedef struct vescomm_fsdp_extra {
     /** The bytes, such as a random state or a learning-rate schedule. Copied by the call. A load
      *  reads those of all ranks on every rank: keep them small. */
     const void *data;
-    size_t bytes; /**< of data; 0: none */
+    size_t bytes; /**< of data; 0: none; at most 64 MiB, or else the save fails */
 } vescomm_fsdp_extra_t;
 
 /** Returns the struct with struct_size set and all other members zero. Since: 0.1 */
@@ -1146,8 +1156,8 @@ static inline vescomm_fsdp_extra_t vescomm_fsdp_extra_init(void) {
  * one: the one before, or the new one.
  *
  * @param folder  of checkpoints; all nodes share it. Created if it does not exist. May be a
- *                symbolic link; links in it are neither followed nor removed. One save at a time
- *                writes to a folder. The same on every rank.
+ *                symbolic link; links in it are not followed. One save at a time writes to a
+ *                folder. The same on every rank.
  * @param extra   NULL: no bytes, and two saves remain.
  * @param job     [out] owned by the caller; free with vescomm_job_free() before the communicator
  *                of the engine.
@@ -1200,14 +1210,15 @@ VESCOMM_API vescomm_status_t vescomm_job_free(vescomm_job_t *job);
 /**
  * Loads the latest save of a folder: masters, states of optimizers and the number of steps. The
  * number of ranks, the preset, expert_ranks, blocks and the planner's options may differ from those
- * of the save; names, shapes and optimizers must not.
+ * of the save; names, shapes, frozen parameters and optimizers must not.
  *
- * @param folder  that of vescomm_fsdp_save().
+ * @param folder  that of vescomm_fsdp_save(); or the path of an older save in it, such as
+ *                "FOLDER/save-0000000011".
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: a unit is open; there is no complete save; a
- *         tensor is missing or has another shape or type; a file is damaged. VESCOMM_ERROR_SYSTEM:
- *         a file cannot be read. The error text is the same on all ranks. If a save was found,
- *         masters and states are then undefined, and vescomm_fsdp_begin() refuses to train: load
- *         another folder, or initialise them.
+ *         tensor is missing, is not in this model, or has another shape or type; a file is damaged.
+ *         VESCOMM_ERROR_SYSTEM: a file cannot be read. The error text is the same on all ranks. If
+ *         a save was found, masters and states are then undefined, and vescomm_fsdp_begin()
+ *         refuses to train: load another folder, or initialise them.
  *
  * Collective: yes, same order.  Blocking: yes.  Threads: one.
  * Cost: each rank reads its bytes once, and the indexes of all ranks that saved. It also reads the

@@ -177,8 +177,8 @@ public:
         check(status);
     }
 
-    // `stream`: of the trainer's work, on device memory.
     void begin(std::uint32_t flags = 0) { check(vescomm_fsdp_begin(get(), flags)); }
+    // `stream`: of the trainer's work, on device memory.
     void pre_forward(std::uint64_t unit, void *stream = nullptr) {
         check(vescomm_fsdp_pre_forward(get(), unit, stream));
     }

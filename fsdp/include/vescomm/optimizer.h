@@ -26,8 +26,8 @@ extern "C" {
 typedef struct vescomm_optimizer_state {
     uint32_t struct_size;
     vescomm_type_t type; /**< of the elements; any but c128 */
-    /** Such as "first moment". Checkpoints use its first 58 characters, in which letters, digits
-     *  and '-' count and all others are equal. They are unique within the kind. */
+    /** Such as "first moment". Checkpoints use its first 58 bytes, with every byte that is not an
+     *  ASCII letter, a digit or '-' replaced by '_'. The result is unique within the kind. */
     const char *name;
 } vescomm_optimizer_state_t;
 
@@ -110,7 +110,7 @@ typedef struct vescomm_optimizer_kind {
      *  uint32_t struct_size. The engine keeps a copy of them, and compares its bytes between ranks:
      *  they have no pointers, and no padding. */
     uint32_t settings_bytes;
-    /** Name in messages and checkpoints; ranks compare it. */
+    /** Name in messages; ranks compare it. */
     const char *name;
     /** Passed to the functions. */
     void *context;

@@ -1,7 +1,8 @@
 /* SPDX-FileCopyrightText: The vescomm authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * vescomm on device memory: ragged collectives through NCCL, on the layouts of vescomm.h.
+ * vescomm on device memory: ragged collectives through NCCL, or through kernels that read its
+ * windows, on the layouts of vescomm.h.
  *
  * This interface is experimental, and may change: it has been tested on a test double of the CUDA
  * runtime and NCCL, and with one to four ranks on one GPU (H100, H200), never on several.
@@ -86,9 +87,9 @@ typedef struct vescomm_gpu_comm_options {
     /** Bytes of device memory for the method "padded". It needs the number of ranks times the bytes
      *  of the largest shard, rounded up to a multiple of 16; with less, other methods are used. */
     uint64_t workspace_bytes;
-    /** Method of all_gather_v and reduce_scatter_v: "equal", "padded_in_place", "padded", "rooted"
-     * "messages" or "peer"; see vescomm_gpu_explain(). A call that it does not suit fails. NULL:
-     * vescomm chooses. Borrowed for the call. */
+    /** Method of all_gather_v and reduce_scatter_v: "equal", "padded_in_place", "padded", "rooted",
+     *  "messages" or "peer"; see vescomm_gpu_explain(). A call that it does not suit fails. NULL:
+     *  vescomm chooses. Borrowed for the call. */
     const char *method;
     /** An ncclComm_t of the program, of the same ranks, on the current device, without a call in
      *  progress. The program keeps it, and destroys it after vescomm_gpu_comm_free(). After a
@@ -176,8 +177,9 @@ VESCOMM_API vescomm_status_t vescomm_gpu_comm_check(vescomm_gpu_comm_t *comm);
  * Makes progress on the vescomm_comm_t meanwhile.
  *
  * @param stream  must not be captured. If it is NULL, no blocking stream may be captured either.
- * @return VESCOMM_OK. VESCOMM_ERROR_TIMEOUT: the work takes longer than the timeout of the
- *         vescomm_comm_t, which is broken. Otherwise as vescomm_gpu_comm_check().
+ * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: the stream is captured, or another device is
+ *         current; nothing happened. VESCOMM_ERROR_TIMEOUT: the work takes longer than the timeout
+ *         of the vescomm_comm_t, which is broken. Otherwise as vescomm_gpu_comm_check().
  *
  * Collective: no.  Blocking: yes, at most the timeout.  Threads: one at a time per communicator.
  * Since: 0.1
@@ -485,8 +487,8 @@ VESCOMM_API vescomm_status_t vescomm_gpu_buffer_get_shard(const vescomm_gpu_buff
  *                 order. Used during the call only.
  * @param count    0: no effect.
  * @return VESCOMM_OK: it is on the stream. VESCOMM_ERROR_INVALID_ARGUMENT: nothing happened.
- *         VESCOMM_ERROR_UNSUPPORTED: the method of the options does not suit, or the workspace is
- * too small for all buffers with the method "padded"; nothing happened. Otherwise as
+ *         VESCOMM_ERROR_UNSUPPORTED: the method of the options does not suit, or it is "padded" and
+ *         the workspace is too small for all buffers; nothing happened. Otherwise as
  *         vescomm_gpu_comm_check().
  *
  * Collective: yes, same order.  Blocking: until it is on the stream, at most the timeout.

@@ -5,7 +5,8 @@
  * quantisation in blocks, and AdamW. Results have the bits of the same operations of vescomm and
  * its FSDP engine on host memory.
  *
- * This interface is experimental and may change. The kernels have been tested on an H100.
+ * This interface is experimental and may change. The kernels have been tested on an H100 and
+ * an H200.
  *
  * A library that was built where nvcc was found has the kernels. Otherwise VESCOMM_GPU_KERNELS
  * names a file with kernels that was built elsewhere; without one, the calls return

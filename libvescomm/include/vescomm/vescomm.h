@@ -30,8 +30,8 @@
  *
  * Offsets and sizes are in elements unless a name or a comment says bytes.
  *
- * Every function that can fail returns a status, sets its outputs only on success, and throws no
- * exception. An options struct starts with struct_size; `vescomm_X_init()` initialises a
+ * Every function that can fail returns a status, sets its [out] parameters only on success, and
+ * throws no exception. An options struct starts with struct_size; `vescomm_X_init()` initialises a
  * `vescomm_X_t`. A member that is zero means "the default". Strings are UTF-8 and copied.
  *
  * Names. A function of an object is `vescomm_OBJECT_VERB_NOUN`, and one that reads a property of it
@@ -53,8 +53,10 @@
  * Creating a communicator, memory, buffer or request is collective. If the call fails on one rank,
  * because of an argument or an environment variable of that rank, it fails on all ranks, and the
  * communicator is broken. The error text on the other ranks (VESCOMM_ERROR_MISMATCH) names the rank
- * and the reason. If the call fails on all ranks for the same reason, the communicator is not
- * broken. A call on arrays that is rejected (VESCOMM_ERROR_INVALID_ARGUMENT,
+ * and the reason. An error in the values by which ranks find one another (rank, address, secret,
+ * tag, and the launcher's variables for them) is known to its rank only: the others wait until
+ * their timeout, and name that rank. If the call fails on all ranks for the same reason, the
+ * communicator is not broken. A call on arrays that is rejected (VESCOMM_ERROR_INVALID_ARGUMENT,
  * VESCOMM_ERROR_OUT_OF_MEMORY) has no effect and may be repeated.
  *
  * A communicator, memory, buffer or request belongs to the process that created it. In a child of
@@ -73,10 +75,11 @@
  * order. They may wait, test and free in any order.
  *
  * A communicator holds at most 65,536 memories and requests on buffers at a time. Objects that
- * every rank has freed do not count. A request can be started at least 2^31 times. A communicator
- * executes at most 2^34 - 4 operations that use its staging buffer (collectives on arrays, and some
- * requests on buffers), 2^34 - 4 messages from one rank to another, and 2^32 - 1 calls of
- * vescomm_barrier(). The next one returns VESCOMM_ERROR_UNSUPPORTED and has no effect.
+ * every rank has freed do not count; a further one is VESCOMM_ERROR_OUT_OF_MEMORY. A request can be
+ * started at least 2^31 times. A communicator executes at most 2^34 - 4 operations that use its
+ * staging buffer (collectives on arrays, and some requests on buffers), 2^34 - 4 messages from one
+ * rank to another, and 2^32 - 1 calls of vescomm_barrier(). The next start or call returns
+ * VESCOMM_ERROR_UNSUPPORTED and has no effect.
  */
 #ifndef VESCOMM_VESCOMM_H
 #define VESCOMM_VESCOMM_H
@@ -230,8 +233,8 @@ typedef struct vescomm_comm vescomm_comm_t;
 typedef struct vescomm_comm_options {
     uint32_t struct_size;
     uint32_t reserved;
-    /** Maximum duration of a wait for a peer, in seconds; after it the wait fails. 0: the variable
-     *  VESCOMM_TIMEOUT_SECONDS, or 300. */
+    /** Maximum duration of a wait for a peer, in seconds; after it the wait fails. Time in which
+     * the process is suspended does not count. 0: the variable VESCOMM_TIMEOUT_SECONDS, or 300. */
     double timeout_seconds;
     /** Name of the node of this rank; ranks with the same name share memory. NULL: the variable
      *  VESCOMM_NODE, or the identity of host and network namespace that the operating system
@@ -276,8 +279,9 @@ typedef int (*vescomm_all_gather_function_t)(void *context, const void *mine, si
  * @param address  "host:port" on which rank 0 listens and which the others can reach. Ignored, and
  *                 may be NULL, when @p ranks is 1.
  * @param secret   the same on every rank; a connection without it is rejected and has no effect. At
- *                 least 16 characters, unless the address is a loopback address or
- *                 VESCOMM_INSECURE is 1. Ignored, and may be NULL, when @p ranks is 1.
+ *                 least 16 characters, unless the address is a loopback address, where a key of the
+ *                 user is added to a shorter one, or VESCOMM_INSECURE is 1. Ignored, and may be
+ *                 NULL, when @p ranks is 1.
  * @param options  NULL: defaults. Borrowed for the call.
  * @param comm     [out] owned by the caller; free with vescomm_comm_free().
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: also when two threads create a communicator
@@ -542,7 +546,8 @@ VESCOMM_API vescomm_status_t vescomm_comm_abort(vescomm_comm_t *comm, const char
  *
  * After: nothing can be created or started on @p comm, and vescomm_comm_free() does not wait. A
  * rank that waits for a peer which has called this function, and has not made the matching call
- * before, gets VESCOMM_ERROR_MISMATCH after two seconds without progress.
+ * before, gets VESCOMM_ERROR_MISMATCH after two seconds without progress; if the peer is on another
+ * node, after the larger of two seconds and VESCOMM_SILENCE_SECONDS.
  *
  * @return VESCOMM_OK, also when an earlier call succeeded. The first error of a broken
  *         communicator. VESCOMM_ERROR_TIMEOUT: a rank has not called it; the error text names the
@@ -741,7 +746,8 @@ VESCOMM_API vescomm_status_t vescomm_layout_get_piece(const vescomm_layout_t *la
 
 /**
  * Describes consecutive elements of a tensor, such as a piece, as boxes, which slicing calls and
- * checkpoint formats use. The number of boxes is at most 2 * dimensions - 1.
+ * checkpoint formats use. The number of boxes is at most 2 * dimensions - 1,
+ * and one for a scalar.
  *
  * @param tensor    index in the layout.
  * @param first     first element, counted within the tensor; row-major.
@@ -1135,12 +1141,12 @@ typedef int32_t vescomm_op_t;
 #define VESCOMM_BITWISE_OR ((vescomm_op_t)7)
 /** A bit is 1 if it is 1 in an odd number of contributions. */
 #define VESCOMM_BITWISE_XOR ((vescomm_op_t)8)
-/** 1 if all ranks contribute an element other than 0, otherwise 0. One rank also gets 0 or 1. */
+/** 1 if all ranks contribute an element other than 0, otherwise 0; also where there is one rank. */
 #define VESCOMM_LOGICAL_AND ((vescomm_op_t)9)
-/** 1 if any rank contributes an element other than 0, otherwise 0. One rank also gets 0 or 1. */
+/** 1 if any rank contributes an element other than 0, otherwise 0; also where there is one rank. */
 #define VESCOMM_LOGICAL_OR ((vescomm_op_t)10)
-/** 1 if an odd number of ranks contribute an element other than 0, otherwise 0. One rank also gets
- *  0 or 1. */
+/** 1 if an odd number of ranks contribute an element other than 0, otherwise 0; also where there is
+ *  one rank. */
 #define VESCOMM_LOGICAL_XOR ((vescomm_op_t)11)
 
 /** Details of a collective. Members that an operation does not use must be zero. Append-only. */
@@ -1155,14 +1161,15 @@ typedef struct vescomm_request_options {
     vescomm_type_t type;
     /** all_gather_v only: this rank's shard, converted to the type of the buffer. NULL, or the
      *  address of the shard in the buffer and the type of the buffer: in place, the shard is in the
-     *  buffer already. Any other overlap with the buffer is an error. Ranks may differ in source
-     *  and type. Borrowed until the request is freed; must not change between start and
-     *  completion. */
+     *  buffer already. Any other overlap with the buffer is an error. Aligned to its elements.
+     *  Ranks may differ in source and type. Borrowed until the request is freed; must not change
+     *  between start and completion. */
     const void *source;
     /** reduce_scatter_v only: receives this rank's shard of the result, in the type of the buffer
      *  or, for floats of 16 and 8 bits, in f32. NULL, or the address of the shard in the buffer
-     *  and the type of the buffer: in place. Any other overlap with the buffer is an error. Ranks
-     *  may differ in output and type. Borrowed until the request is freed. */
+     *  and the type of the buffer: in place. Any other overlap with the buffer is an error. Aligned
+     *  to its elements. Ranks may differ in output and type. Borrowed until the request is freed.
+     */
     void *output;
     /** Name of the algorithm to use. NULL: the variable VESCOMM_ALGORITHM, or the library chooses;
      *  vescomm_request_explain() returns the choice. Borrowed for the call. */
@@ -1337,8 +1344,8 @@ VESCOMM_API vescomm_status_t vescomm_request_test(vescomm_request_t *request);
 
 /**
  * Waits until a request is complete. Several threads may wait for one request, while another thread
- * makes calls on its communicator; no thread may start or free the request meanwhile. If waits for
- * a request are interrupted, the timeout is that of all of them together.
+ * makes calls on its communicator; no thread may start or free the request meanwhile. All
+ * interrupted waits for one run share one timeout.
  *
  * @return VESCOMM_OK. VESCOMM_IN_PROGRESS: the function of vescomm_set_interrupt() ended the wait;
  *         without such a function never. VESCOMM_ERROR_TIMEOUT: the error text names the peer that
@@ -1428,7 +1435,7 @@ VESCOMM_API vescomm_status_t vescomm_request_get_message(vescomm_request_t *requ
  *
  * Collectives on arrays of the caller, at any address. Data between ranks passes through a staging
  * buffer of the communicator, except that of arrays in registered memory within a node
- * (vescomm_malloc()). Buffers avoid that copy too, and are faster for large data.
+ * (vescomm_malloc()). Large buffers avoid that copy too, and are faster.
  *
  * A call starts its operation immediately. If @p request is NULL, the call returns when the
  * operation is complete on this rank. If not, it returns at once with a request, and the arrays are

@@ -393,8 +393,8 @@ private:
 // T of data(), shard() and tensor() is a C++ type of the size of the buffer's elements, such as
 // float for f32 and std::uint16_t for bf16. T may also be a type of one byte, such as std::byte, to
 // get the address in a buffer of any type. The size of the span is the number of elements in both
-// cases, not of bytes; vescomm_type_get_bytes() returns the bytes of an element. Other types throw
-// std::invalid_argument.
+// cases, not of bytes; vescomm_type_get_bytes() returns the bytes of an element. Types of another
+// size throw std::invalid_argument.
 //
 // The destructor does not wait for requests. A Request keeps the memory of its buffer alive.
 class Buffer {
@@ -636,8 +636,8 @@ constexpr vescomm_type_t type_of() noexcept {
 // counts are numbers of elements. Blocks lie one after another, in the order of ranks.
 //
 // Without a request a call returns when it is complete on this rank. With a request it returns when
-// it has started, and the arrays must exist until the request is complete. The request replaces the
-// previous one in *request, whose destructor waits for it. `stream` must be nullptr: all
+// it has started, and the arrays must exist until the request is complete. The new request
+// replaces that in *request, which is waited for then. `stream` must be nullptr: all
 // memory here is host memory.
 
 namespace detail {

@@ -15,8 +15,8 @@ bool can_two_phase(const AnyProblem &problem) {
 
 // Two phases: a reduce_scatter_v, then an all_gather_v, both straight between all ranks (phases.h).
 //
-// Cost: the sum of both; on one node of m ranks each reads m + 1 and writes 1 + (m - 1) / m
-// buffers.
+// Cost: the sum of both; on buffers of one node each of m ranks reads its part, 1 / m, of m
+// buffers, writes it, and writes it once more to each of m - 1 ranks.
 // Source: Rabenseifner, "Optimization of Collective Reduction Operations", ICCS 2004.
 Schedule two_phase(const AnyProblem &problem, int rank) {
     const auto [scatter, gather] = Phases(problem);

@@ -24,8 +24,8 @@
  *
  *                         here            vescomm-plan
  *     search_steps        0: no search    20,000,000
- *     start_alignment     64 elements     128 bytes of the smallest type in the model
- *     cut_alignment       64 elements     128 bytes of the smallest type in the model
+ *     start_alignment     64 elements     elements of 128 bytes of the smallest type in the model
+ *     cut_alignment       64 elements     elements of 128 bytes of the smallest type in the model
  *     bytes_per_second    50e9            300e9 for up to 8 ranks (one node), 50e9 for more
  */
 #ifndef VESCOMM_PLANNER_H
@@ -267,7 +267,7 @@ typedef struct vescomm_model_plan vescomm_plan_t;
  * @param options  NULL: defaults. Borrowed for the call.
  * @param plan     [out] owned by the caller; free with vescomm_plan_free(). If no layout of some
  *                 unit meets the options, the call still creates a plan and returns VESCOMM_OK:
- *                 vescomm_planner_totals::feasible is 0, and vescomm_plan_explain() says why.
+ *                 vescomm_planner_totals_t.feasible is 0, and vescomm_plan_explain() says why.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: vescomm_plan_explain() names the unit, the
  *         tensor or the option. VESCOMM_ERROR_OUT_OF_MEMORY.
  *
@@ -306,7 +306,7 @@ VESCOMM_API vescomm_status_t vescomm_plan_get_units(const vescomm_plan_t *plan, 
  *
  * @param unit    index as given to vescomm_plan_create().
  * @param layout  [out] owned by the caller; free with vescomm_layout_free(). NULL for
- *                every unit if vescomm_planner_totals::feasible is 0.
+ *                every unit if vescomm_planner_totals_t.feasible is 0.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: there is no such unit, or two of its tensors
  *         have one name. VESCOMM_ERROR_OUT_OF_MEMORY.
  *
@@ -320,7 +320,7 @@ VESCOMM_API vescomm_status_t vescomm_plan_create_layout(const vescomm_plan_t *pl
  *
  * @param unit     index as given to vescomm_plan_create().
  * @param figures  [in,out] struct_size set by the caller, the rest filled; 0 for every unit
- *                 if vescomm_planner_totals::feasible is 0.
+ *                 if vescomm_planner_totals_t.feasible is 0.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: there is no such unit.
  *
  * Collective: no.  Blocking: no.  Threads: safe.  Since: 0.1

@@ -32,8 +32,8 @@ struct AdviceOptions {
     double master_bytes = 4;
     double state_bytes = 8;  // two moments of 4
     double gradient_shard_bytes = 4;
-    // Number of unit slots and of gradient slots. Bytes of each of their elements follow; 0: those
-    // of the unit's type.
+    // Number of unit slots and of gradient slots, and bytes of an element in each; 0: those of the
+    // unit's type.
     int parameter_slots = 2;
     int gradient_slots = 2;
     double gathered_bytes = 0;

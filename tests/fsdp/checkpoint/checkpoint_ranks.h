@@ -253,7 +253,7 @@ inline std::vector<std::string> save_at(const std::string &folder, int ranks,
 inline void expect_loads_at(const std::string &folder, int ranks, const std::vector<Tensor> &model,
                             unsigned seed, unsigned version = 0) {
     const std::vector<std::string> errors = run_ranks(ranks, [&](ThreadAgreement &agreement) {
-        Checkpoint checkpoint(folder, agree_on_latest(folder, agreement));
+        Checkpoint checkpoint(SavePath{folder, agree_on_latest(folder, agreement)});
         std::vector<WantedPiece> wanted;
         std::vector<std::unique_ptr<std::string>> loaded;
         for (const Tensor &tensor : model)

@@ -110,7 +110,7 @@ TEST_F(CheckpointDamage, AnyFileThatIsCutShortOrMissingIsAnErrorThatNamesIt) {
 TEST_F(CheckpointDamage, AFolderWithoutALatestSaveNamesTheNewestOne) {
     fs::remove(path() + "/latest");
     EXPECT_SAYS(load_all(path()), "its newest complete save is \"save-0000000001\"");
-    EXPECT_EQ(Checkpoint(path(), save_name(1)).extra("version"), "0");
+    EXPECT_EQ(Checkpoint(SavePath{path(), save_name(1)}).extra("version"), "0");
     write_text(path() + "/latest", "{\"format\": \"other\"}");
     EXPECT_SAYS(load_all(path()), "format is \"other\", not \"vescomm-checkpoint\"");
     EXPECT_SAYS(load_all(path()), "its newest complete save is \"save-0000000001\"");
@@ -122,7 +122,7 @@ TEST_F(CheckpointDamage, NamesOfSavesDoNotLeaveTheFolder) {
                              "save-00000000001", "save-0000000001/"}) {
         write_text(path() + "/latest", latest_to_json(name));
         EXPECT_SAYS(load_all(path()), "must be such as \"save-0000000001\"") << name;
-        EXPECT_THROW(Checkpoint(path(), name), Error) << name;
+        EXPECT_THROW(Checkpoint(SavePath{path(), name}), Error) << name;
     }
 }
 

@@ -26,6 +26,22 @@ std::vector<std::string> no_errors_of(int ranks) {
     return std::vector<std::string>(static_cast<std::size_t>(ranks));
 }
 
+TEST(SavePath, NamesASaveOrTheLatestOne) {
+    const auto split = [](const std::string &path) {
+        const SavePath parts = split_path(path);
+        return parts.folder + "|" + parts.save;
+    };
+    EXPECT_EQ(split("a/b"), "a/b|");
+    EXPECT_EQ(split("a/b/"), "a/b/|");
+    EXPECT_EQ(split("a/" + save_name(7)), "a|" + save_name(7));
+    EXPECT_EQ(split("/a/" + save_name(7) + "//"), "/a|" + save_name(7));
+    EXPECT_EQ(split(save_name(7)), ".|" + save_name(7));
+    EXPECT_EQ(split("/" + save_name(7)), "/|" + save_name(7));
+    EXPECT_EQ(split(save_name(7) + "/a"), save_name(7) + "/a|");
+    for (const char *path : {"", "/", "//", "save-", "a/save-x"})
+        EXPECT_EQ(split(path), std::string(path) + "|");
+}
+
 TEST(Checkpoint, LoadsAtAnyNumberOfRanksWhatAnyNumberHasSaved) {
     const std::vector<Tensor> model = model_of_all_types();
     for (int savers = 1; savers <= 8; ++savers) {
@@ -111,7 +127,7 @@ TEST(Checkpoint, RemovesSavesBeyondThoseToKeep) {
     EXPECT_EQ(names(folder.path("c")),
               (std::set<std::string>{"latest", save_name(3), save_name(4), save_name(5)}));
     expect_loads_at(folder.path("c"), 1, model, 2, 5);
-    EXPECT_EQ(Checkpoint(folder.path("c"), save_name(3)).extra("version"), "3");
+    EXPECT_EQ(Checkpoint(folder.path("c") + "/" + save_name(3)).extra("version"), "3");
     EXPECT_EQ(list_saves(folder.path("c")),
               (std::vector<std::string>{save_name(3), save_name(4), save_name(5)}));
 }

@@ -294,6 +294,13 @@ TEST_F(Recover, RefusesAnotherModel) {
                                  "another model is an error");
             const std::string text = vescomm_get_last_error();
             forked_ranks::expect(text.find("block.0.up") != std::string::npos, text.c_str());
+            model = odd_model();
+            model.push_back({"more", {}});
+            const Described more = describe(model, how.preset, how.options());
+            recovery.spec = more.spec.get();
+            forked_ranks::expect(vescomm_fsdp_recover(engine.get(), less, &recovery) ==
+                                     VESCOMM_ERROR_INVALID_ARGUMENT,
+                                 "a unit more is an error");
             recovery.spec = nullptr;
             forked_ranks::require(vescomm_fsdp_recover(engine.get(), less, &recovery), "recover");
             std::vector<float> first;
