@@ -10,10 +10,13 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <functional>
+#include <random>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gpu/cuda_functions.h"
@@ -89,6 +92,16 @@ public:
         return static_cast<T *>(memory);
     }
 
+    // Fills an array with repetitions of values.
+    void fill(float *to, std::size_t count, const std::vector<float> &values) {
+        for (std::size_t i = 0; i < count; i += values.size())
+            require(cuda_.memcpy_async(to + i, values.data(),
+                                       std::min(values.size(), count - i) * sizeof(float),
+                                       cuda::copy_host_to_device, stream_),
+                    "cudaMemcpyAsync()");
+        require(cuda_.stream_synchronize(stream_), "cudaStreamSynchronize()");
+    }
+
     // The median time of a run in seconds.
     double seconds(const Run &run) {
         std::vector<float> times;
@@ -127,6 +140,29 @@ private:
     Run copy_;
 };
 
+// The time of an exact sum depends on the values: these are such as gradients have, and worse ones.
+
+std::vector<float> random_values(const std::function<float(std::mt19937 &)> &next) {
+    std::mt19937 random(1);
+    std::vector<float> values(std::size_t{1} << 22);
+    for (float &value : values) value = next(random);
+    return values;
+}
+std::vector<float> normal_values() {
+    return random_values([normal = std::normal_distribution<float>(0, 1e-3f)](
+                             std::mt19937 &random) mutable { return normal(random); });
+}
+std::vector<float> half_zero_values() {
+    std::vector<float> values = normal_values();
+    for (std::size_t i = 0; i < values.size(); i += 2) values[i + i / 2 % 2] = 0;
+    return values;
+}
+std::vector<float> values_of_any_exponent() {
+    return random_values([](std::mt19937 &random) {
+        return std::ldexp(1.0f, static_cast<int>(random() % 120) - 60);
+    });
+}
+
 // Pieces of nearly equal size that fill `elements`, each but the first at an odd element.
 std::vector<vescomm_gpu_piece_t> pieces_of(std::int64_t elements, std::int64_t count, bool odd) {
     std::vector<vescomm_gpu_piece_t> pieces;
@@ -150,6 +186,7 @@ int run(double mib, std::int64_t piece_count, bool odd, int iterations) {
     std::int64_t used = 0;
     for (const auto &piece : list) used += piece.count;
     const auto elements = static_cast<double>(used);
+    const std::vector<vescomm_gpu_piece_t> whole = {{0, 0, count}};
     auto *a = bench.array<float>(n, 0x3c), *b = bench.array<float>(n, 0x3d);
     auto *m = bench.array<float>(n, 0), *v = bench.array<float>(n, 0);
     auto *words = bench.array<std::int64_t>(VESCOMM_GPU_SUM_WORDS, 0);
@@ -187,10 +224,21 @@ int run(double mib, std::int64_t piece_count, bool odd, int iterations) {
     bench.row("unscale bf16", 4 * elements, [&] {
         check(vescomm_gpu_unscale(b, VESCOMM_BF16, 0.9999, flag, pieces, k, stream));
     });
-    bench.row("add_squares f32", 4 * elements,
-              [&] { check(vescomm_gpu_add_squares(words, a, VESCOMM_F32, pieces, k, stream)); });
-    bench.row("add_squares bf16", 2 * elements,
-              [&] { check(vescomm_gpu_add_squares(words, a, VESCOMM_BF16, pieces, k, stream)); });
+    for (const auto &[name, values] : {std::pair{"normal", normal_values()},
+                                       {"half of them zero", half_zero_values()},
+                                       {"any exponents", values_of_any_exponent()}}) {
+        bench.fill(m, n, values);
+        check(vescomm_gpu_copy(v, VESCOMM_BF16, m, VESCOMM_F32, whole.data(), 1, stream));
+        const std::string what = std::string(", ") + name;
+        bench.row("add_squares f32" + what, 4 * elements, [&] {
+            check(vescomm_gpu_add_squares(words, m, VESCOMM_F32, pieces, k, stream));
+        });
+        bench.row("add_squares bf16" + what, 2 * elements, [&] {
+            check(vescomm_gpu_add_squares(words, v, VESCOMM_BF16, pieces, k, stream));
+        });
+    }
+    bench.fill(m, n, std::vector<float>(std::size_t{1} << 20));
+    bench.fill(v, n, std::vector<float>(std::size_t{1} << 20));
     for (const std::int64_t block : {32, 128, 4096}) {
         const auto scale_bytes = 4.0 / static_cast<double>(block);
         const std::string size = ", blocks of " + std::to_string(block);

@@ -31,9 +31,9 @@ Engine::Engine(const Model &model, vescomm_comm_t *parent, Communicator world)
       streams_(model_.spec.options().memory == VESCOMM_FSDP_DEVICE
                    ? std::make_unique<device::Streams>()
                    : nullptr),
-      shards_(streams_ ? Shards(model_.plan, rank_, Shards::OnDevice())
-                       : Shards(model_.plan, rank_, model_.spec.offload_folder())),
-      optimizer_(model_.spec, model_.plan, shards_, rank_, streams_.get()),
+      shards_(Shards::of(model_.spec, model_.plan, rank_)),
+      optimizer_(model_.spec, model_.plan, shards_, rank_,
+                 shards_.on_device() ? streams_.get() : nullptr),
       states_(model_.plan, model_.unit_names),
       times_(model_.unit_names),
       wiring_(std::make_unique<Wiring>(model_, shards_, streams_.get(), std::move(world), log_,

@@ -7,19 +7,12 @@
 #include <memory>
 
 #include "fsdp/engine/add_gradient.h"
+#include "fsdp/engine/divisors.h"
 #include "fsdp/report/traffic.h"
 
 namespace vescomm::fsdp {
 
 namespace {
-
-// Sums over replicas are averages, too.
-float expert_divisor(const Spec &spec, const Mesh &mesh) {
-    if (spec.options().average == 0) return 1;
-    const int asked = spec.options().expert_divisor;
-    const double divisor = asked > 0 ? asked : mesh.ranks;
-    return static_cast<float>(divisor / mesh.replicas());
-}
 
 QuantisedSums::Factors quantised_factors(const Spec &spec, const Mesh &mesh) {
     if (spec.options().average == 0) return {};

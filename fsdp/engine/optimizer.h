@@ -33,8 +33,8 @@ std::vector<OptimizerRun> make_runs(const Spec &spec, const ModelPlan &plan, int
 
 class Optimizer {
 public:
-    // `plan`, `shards` and `streams` must outlive the optimizer. `streams`: nullptr if the shards
-    // are in host memory.
+    // `plan`, `shards` and `streams` must outlive the optimizer. `streams`: nullptr if the host
+    // updates the shards.
     Optimizer(const Spec &spec, const ModelPlan &plan, const Shards &shards, int rank,
               device::Streams *streams = nullptr);
 

@@ -21,15 +21,25 @@ Shards::Shards(const ModelPlan &plan, int rank, const std::string &folder)
     gradient_.data = gradient_.own.data();
 }
 
-Shards::Shards(const ModelPlan &plan, int rank, OnDevice)
-    : plan_(plan), position_(plan.mesh.position(rank)), states_(plan.buckets.size()) {
+Shards::Shards(const ModelPlan &plan, int rank, device::Place place)
+    : plan_(plan),
+      position_(plan.mesh.position(rank)),
+      on_device_(place == device::Place::device),
+      states_(plan.buckets.size()) {
     measure();
     std::vector<Array *> all = masters_and_states();
     all.push_back(&gradient_);
     for (Array *array : all) {
-        array->on_device = device::Bytes(array->size);
-        array->data = array->on_device.data();
+        array->of_cuda = device::Bytes(array->size, place);
+        array->data = array->of_cuda.data();
     }
+}
+
+Shards Shards::of(const Spec &spec, const ModelPlan &plan, int rank) {
+    const vescomm_fsdp_spec_options_t &options = spec.options();
+    if (options.memory != VESCOMM_FSDP_DEVICE) return {plan, rank, spec.offload_folder()};
+    return {plan, rank,
+            options.offload_to_host != 0 ? device::Place::pinned : device::Place::device};
 }
 
 void Shards::measure() {
@@ -148,7 +158,7 @@ std::span<float> Shards::gradients() const {
 }
 
 std::uint64_t Shards::bytes() const {
-    const auto of = [](const Array &array) { return array.own.size() + array.on_device.size(); };
+    const auto of = [](const Array &array) { return array.own.size() + array.of_cuda.size(); };
     std::uint64_t bytes = of(master_) + of(gradient_);
     for (const auto &states : states_)
         for (const Array &state : states) bytes += of(state);

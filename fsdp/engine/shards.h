@@ -42,9 +42,13 @@ class Shards {
 public:
     // `folder`: for masters and states in a file; empty: all in memory.
     Shards(const ModelPlan &plan, int rank, const std::string &folder = {});
-    // In memory of the current device: the spans below have device addresses.
-    struct OnDevice {};
-    Shards(const ModelPlan &plan, int rank, OnDevice);
+    // In the memory that the options of the specification name.
+    static Shards of(const Spec &spec, const ModelPlan &plan, int rank);
+    // In memory that the kernels of the current device can access.
+    Shards(const ModelPlan &plan, int rank, device::Place place);
+
+    // True if the spans below have addresses that the host cannot access.
+    bool on_device() const { return on_device_; }
 
     std::span<float> master(std::size_t bucket) const;
     // The bucket must be trainable.
@@ -52,7 +56,7 @@ public:
     void *state(std::size_t bucket, std::size_t state) const;
     // The same, with the zeros that follow it.
     std::span<std::byte> state_bytes(std::size_t bucket, std::size_t state) const;
-    // In host memory only: states of optimizers as at the beginning.
+    // States of optimizers as at the beginning. Not on_device().
     void zero_states() const noexcept;
 
     // All masters, and all gradient shards, with zeros between them.
@@ -71,7 +75,7 @@ private:
     // Memory of its own, or a part of the file.
     struct Array {
         AlignedBytes own;
-        device::Bytes on_device;
+        device::Bytes of_cuda;
         std::byte *data = nullptr;
         std::size_t size = 0;
     };
@@ -84,6 +88,7 @@ private:
 
     const ModelPlan &plan_;
     int position_;
+    bool on_device_ = false;
     std::vector<std::int64_t> master_begin_, gradient_begin_;  // by bucket
     Array master_;
     Array gradient_;

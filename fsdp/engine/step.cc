@@ -89,11 +89,11 @@ void Engine::step(vescomm_fsdp_step_t &step) {
                 scale, gradients_.scale, step.loss_scale);
         const double norm = measure_norm() * std::fabs(scale);
         const double factor = scale * clip_factor(step.max_norm, norm);
-        if (copy_) {
-            copy_->exchange_gradients(wiring_->comms);
-            // No rank updates anything before all ranks can.
+        if (copy_) copy_->exchange_gradients(wiring_->comms);
+        // No rank updates anything before all ranks can: the holders of copies need the gradients,
+        // and the devices of replicas complete their sums at different times.
+        if (copy_ || (streams_ && model_.plan.mesh.replicas() > 1))
             wiring_->watch.verify(wiring_->watch.post(log_.now()));
-        }
         step.norm = norm;
         step.skipped = representable(norm, scale, factor) ? 0 : 1;
         if (step.skipped == 0) wiring_->parameters.forget();
@@ -168,6 +168,7 @@ void Engine::catch_up(Communicator &world) {
     meet_in(world);
     const ValueAgreement agreed = agree_on_values(all);
     values_.begin_catching_up(agreed);
+    wiring_->parameters.complete();
     // The time of the update counts as that of an event, from which it is subtracted again.
     const double begin = vescomm_trace_get_seconds();
     for (const ValueReport &other : all)

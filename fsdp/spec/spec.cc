@@ -80,10 +80,13 @@ std::vector<std::int64_t> Parameter::whole_shape() const {
 Spec::Spec(const vescomm_fsdp_spec_options_t &options) : options_(options) {
     require_zero("reserved of the options", options_.reserved);
     require_zero("reserved2 of the options", options_.reserved2);
-    require_zero("reserved3 of the options", options_.reserved3);
     if (options_.memory != VESCOMM_FSDP_HOST && options_.memory != VESCOMM_FSDP_DEVICE)
         refuse("memory is {}; it must be VESCOMM_FSDP_HOST (0) or VESCOMM_FSDP_DEVICE (1)",
                options_.memory);
+    if (options_.offload_to_host != 0 && options_.memory != VESCOMM_FSDP_DEVICE)
+        refuse(
+            "offload_to_host is {} on host memory; set it to 0, or memory to VESCOMM_FSDP_DEVICE",
+            options_.offload_to_host);
     if (options_.compute_type == 0) options_.compute_type = VESCOMM_F32;
     require_type("compute_type", options_.compute_type);
     if (options_.gradient_type != 0) require_type("gradient_type", options_.gradient_type);

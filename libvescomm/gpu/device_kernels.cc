@@ -21,8 +21,8 @@ constexpr std::int64_t max_elements = std::int64_t{1} << 40;
     throw Error(VESCOMM_ERROR_INVALID_ARGUMENT, std::string(function) + ": " + why);
 }
 
-std::int64_t tiles_of(std::int64_t elements) {
-    return (elements + gpu_kernel::tile_elements - 1) / gpu_kernel::tile_elements;
+std::int64_t tiles_of(std::int64_t elements, int tile = gpu_kernel::tile_elements) {
+    return (elements + tile - 1) / tile;
 }
 
 // Returns the number of elements of all pieces.
@@ -105,10 +105,10 @@ gpu_kernel::Slabs &slabs_of(Parameters &parameters) {
 }
 
 // Launches a kernel for each max_pieces pieces that have elements. `factor` multiplies offsets and
-// counts.
+// counts. `tile`: elements of a block.
 template <typename Parameters>
 void launch_pieces(Kernel kernel, Parameters parameters, Pieces pieces, cuda::Stream stream,
-                   std::int64_t factor = 1) {
+                   std::int64_t factor = 1, int tile = gpu_kernel::tile_elements) {
     const KernelLibrary &library = kernel_library();
     gpu_kernel::Slabs &slabs = slabs_of(parameters);
     std::int64_t tiles = 0;
@@ -121,7 +121,7 @@ void launch_pieces(Kernel kernel, Parameters parameters, Pieces pieces, cuda::St
         if (piece.count == 0) continue;
         slabs.piece[slabs.pieces] = {piece.target * factor, piece.source * factor,
                                      piece.count * factor};
-        tiles += tiles_of(piece.count * factor);
+        tiles += tiles_of(piece.count * factor, tile);
         slabs.first_tile[0] = 0;
         slabs.first_tile[++slabs.pieces] = static_cast<std::uint32_t>(tiles);
         if (slabs.pieces == gpu_kernel::max_pieces) launch();
@@ -217,7 +217,7 @@ void add_squares(std::int64_t *words, const void *source, vescomm_type_t type, P
     // The kernel only reads it.
     launch_pieces(Kernel::add_squares,
                   gpu_kernel::Squares{slabs(const_cast<void *>(source), type), words}, pieces,
-                  stream);
+                  stream, 1, gpu_kernel::summed_elements);
 }
 
 void clip_factor(std::int64_t *words, double scale, double max_norm, vescomm_gpu_clip_t *result,

@@ -111,6 +111,7 @@ MEMBER(vescomm_fsdp_spec_options_t, large_unit_bytes, 88);
 MEMBER(vescomm_fsdp_spec_options_t, expert_ranks, 96);
 MEMBER(vescomm_fsdp_spec_options_t, expert_divisor, 100);
 MEMBER(vescomm_fsdp_spec_options_t, memory, 104);
+MEMBER(vescomm_fsdp_spec_options_t, offload_to_host, 108);
 FREEZE(sizeof(vescomm_fsdp_spec_options_t) == 112);
 
 MEMBER(vescomm_fsdp_parameter_t, struct_size, 0);

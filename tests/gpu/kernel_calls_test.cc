@@ -77,7 +77,7 @@ TEST(KernelCalls, TheDoubleFindsAMissingStreamDependency) {
             EXPECT_EQ(take_violations(), "");
         } else {
             EXPECT_THAT_VIOLATION(
-                "kernel_1_add reads .* without a stream dependency on vescomm_gpu_kernel_1_scale");
+                "kernel_2_add reads .* without a stream dependency on vescomm_gpu_kernel_2_scale");
         }
         cudaStreamDestroy(second);
         cudaEventDestroy(event);
@@ -105,7 +105,7 @@ TEST(KernelCalls, TheDoubleFindsFreedMemoryAndOverruns) {
     ASSERT_EQ(cudaMalloc(&memory, 12), 0);
     EXPECT_OK(vescomm_gpu_zero(memory, VESCOMM_F32, &four, 1, device.stream));
     gpu_double::cudaDeviceSynchronize();
-    EXPECT_THAT_VIOLATION("kernel_1_zero writes bytes 0 to 16 of allocation .* of 12 bytes");
+    EXPECT_THAT_VIOLATION("kernel_2_zero writes bytes 0 to 16 of allocation .* of 12 bytes");
     ASSERT_EQ(cudaFree(memory), 0);
     EXPECT_OK(vescomm_gpu_zero(memory, VESCOMM_U8, &four, 1, device.stream));
     gpu_double::cudaDeviceSynchronize();
@@ -223,7 +223,7 @@ TEST(KernelCalls, AFailedLaunchIsReportedOnce) {
     fail_call("cudaLaunchKernel", 0, 700);
     expect_error(
         vescomm_gpu_zero(a, VESCOMM_F32, &four, 1, device.stream), VESCOMM_ERROR_SYSTEM,
-        "could not launch vescomm_gpu_kernel_1_zero in 1 blocks: an illegal memory access");
+        "could not launch vescomm_gpu_kernel_2_zero in 1 blocks: an illegal memory access");
     EXPECT_EQ(gpu_double::cudaGetLastError(), 0) << "vescomm has reported it";
     EXPECT_OK(vescomm_gpu_zero(a, VESCOMM_F32, &four, 1, device.stream));
     EXPECT_EQ(device.read(a, 4), std::vector<float>(4));
@@ -251,7 +251,7 @@ TEST(KernelCalls, MissingPartsAreNamed) {
     says("CUDA cannot load the kernels of vescomm (");
     const int before = gpu_double::loaded_libraries();
     fail_call("cudaLibraryGetKernel", 2, 500);
-    says("lack vescomm_gpu_kernel_1_cast");
+    says("lack vescomm_gpu_kernel_2_cast");
     EXPECT_EQ(gpu_double::loaded_libraries(), before) << "the library is unloaded";
     fail_call("cudaLibraryGetKernel", 0, 500);
     fail_call("cudaLibraryUnload", 0, 999);

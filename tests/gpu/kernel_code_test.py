@@ -16,7 +16,7 @@ if len(sys.argv) < 3:
     sys.exit(77)
 nvcc, source, *arguments = sys.argv[1:]
 table = Path(source).with_name("table.h").read_text(encoding="utf-8")
-names = {f"vescomm_gpu_kernel_1_{name}" for name in re.findall(r"X\((\w+), \w+\)", table)}
+names = {f"vescomm_gpu_kernel_2_{name}" for name in re.findall(r"X\((\w+), \w+\)", table)}
 problems = [] if names else ["the table of kernels was not understood"]
 with tempfile.TemporaryDirectory() as folder:
     # Without the architectures of the build, whose code it has compiled.

@@ -7,6 +7,9 @@
 
 #include <bit>
 #include <cmath>
+#include <functional>
+#include <random>
+#include <utility>
 
 #include "fsdp/adamw.h"
 #include "fsdp/norm/exact_sum.h"
@@ -87,6 +90,46 @@ TEST(NormKernels, SumsAreTheExactOnesInAnyOrder) {
                 }
             }
     });
+}
+
+// Elements in the range of exponents that a thread adds, beside others.
+TEST(NormKernels, SumsAreExactWhereverElementsLie) {
+    using Value = std::function<double(std::size_t i, double random)>;
+    const std::vector<std::pair<const char *, Value>> distributions = {
+        {"zeros among others", [](std::size_t i, double r) { return i % 3 == 0 ? r : 0; }},
+        {"growing",
+         [](std::size_t i, double r) { return std::ldexp(r, static_cast<int>(i / 200)); }},
+        {"falling",
+         [](std::size_t i, double r) { return std::ldexp(r, -static_cast<int>(i / 200)); }},
+        {"zeros, then large",
+         [](std::size_t i, double r) { return i % 8192 < 4096 ? 0 : r * 1e4; }},
+        {"some small", [](std::size_t i, double r) { return i % 5 == 0 ? r * 1e-7 : r; }},
+        {"some large", [](std::size_t i, double r) { return i % 7 == 0 ? r * 3e7 : r; }},
+        {"near overflow", [](std::size_t, double r) { return r * 3e38; }},
+        {"subnormal", [](std::size_t i, double r) { return r * (i % 2 == 0 ? 1e-44 : 1e-38); }},
+        {"some infinite", [](std::size_t i, double r) { return i % 1001 == 1000 ? r / 0.0 : r; }},
+    };
+    in_both_orders([&] {
+        Device device(0);
+        const PieceList pieces = ragged_pieces(elements);
+        for (const vescomm_type_t type : small_types)
+            for (const auto &[name, value] : distributions) {
+                SCOPED_TRACE(name_of_type(type) + std::string(": ") + name);
+                std::mt19937 random(7);
+                std::uniform_real_distribution<double> unit(-1, 1);
+                Bytes source(elements * size_of(type)), widened(elements * sizeof(float));
+                for (std::size_t i = 0; i < elements; ++i) {
+                    const auto x = static_cast<float>(value(i, unit(random)));
+                    std::uint8_t *at = source.data() + i * size_of(type);
+                    kernels().convert(at, type, &x, VESCOMM_F32, 1);
+                    kernels().convert(widened.data() + i * sizeof(float), VESCOMM_F32, at, type, 1);
+                }
+                const fsdp::ExactSum sum = sum_on_host(widened, VESCOMM_F32, pieces);
+                const std::vector<std::int64_t> words(sum.words().begin(), sum.words().end());
+                EXPECT_EQ(sum_on_device(device, source, type, {pieces}, 1, 0).words, words);
+            }
+    });
+    EXPECT_EQ(take_violations(), "");
 }
 
 TEST(NormKernels, ClippingFollowsTheFormulaOfTheEngine) {

@@ -6,6 +6,8 @@
 
 #include <dlfcn.h>
 
+#include <cstring>
+
 #include "fsdp/error.h"
 #include "gpu/gpu_libraries.h"
 #include "vescomm/gpu.h"
@@ -38,6 +40,8 @@ Functions load() {
     find(library, "cudaGetDevice", functions.get_device);
     find(library, "cudaMalloc", functions.malloc);
     find(library, "cudaFree", functions.free);
+    find(library, "cudaHostAlloc", functions.host_alloc);
+    find(library, "cudaFreeHost", functions.free_host);
     find(library, "cudaMemsetAsync", functions.memset_async);
     find(library, "cudaMemcpyAsync", functions.memcpy_async);
     find(library, "cudaStreamCreateWithFlags", functions.stream_create);
@@ -102,8 +106,14 @@ Stream::~Stream() {
     functions().stream_destroy(stream_);
 }
 
-Bytes::Bytes(std::size_t bytes) {
+Bytes::Bytes(std::size_t bytes, Place place) : place_(place) {
     if (bytes == 0) return;
+    if (place_ == Place::pinned) {
+        require(functions().host_alloc(&data_, bytes, cuda::host_mapped), "cudaHostAlloc()");
+        size_ = bytes;
+        std::memset(data_, 0, bytes);
+        return;
+    }
     require(functions().malloc(&data_, bytes), "cudaMalloc()");
     size_ = bytes;
     const Stream stream;
@@ -111,13 +121,18 @@ Bytes::Bytes(std::size_t bytes) {
         require(functions().memset_async(data_, 0, bytes, stream), "cudaMemsetAsync()");
         require(functions().stream_synchronize(stream), "cudaStreamSynchronize()");
     } catch (...) {
-        functions().free(data_);
+        free();
         throw;
     }
 }
 
 Bytes::~Bytes() {
-    if (data_ != nullptr) functions().free(data_);
+    if (data_ != nullptr) free();
+}
+
+void Bytes::free() noexcept {
+    if (place_ == Place::pinned) functions().free_host(data_);
+    else functions().free(data_);
 }
 
 }  // namespace vescomm::fsdp::device

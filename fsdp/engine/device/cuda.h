@@ -18,6 +18,8 @@ struct Functions {
     cuda::Error (*get_device)(int *device);
     cuda::Error (*malloc)(void **pointer, std::size_t bytes);
     cuda::Error (*free)(void *pointer);
+    cuda::Error (*host_alloc)(void **pointer, std::size_t bytes, unsigned flags);
+    cuda::Error (*free_host)(void *pointer);
     cuda::Error (*memset_async)(void *target, int value, std::size_t bytes, cuda::Stream stream);
     cuda::Error (*memcpy_async)(void *target, const void *source, std::size_t bytes, int kind,
                                 cuda::Stream stream);
@@ -72,17 +74,25 @@ private:
     cuda::Stream stream_ = nullptr;
 };
 
-// Zeroed device memory of the current device, which is not registered with NCCL.
+enum class Place {
+    device,  // memory of the current device
+    pinned,  // host memory, which kernels access at the same address
+};
+
+// Zeroed memory for kernels, which is not registered with NCCL.
 class Bytes {
 public:
     Bytes() = default;
-    explicit Bytes(std::size_t bytes);
+    explicit Bytes(std::size_t bytes, Place place = Place::device);
     ~Bytes();
     Bytes(Bytes &&other) noexcept
-        : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+        : data_(std::exchange(other.data_, nullptr)),
+          size_(std::exchange(other.size_, 0)),
+          place_(other.place_) {}
     Bytes &operator=(Bytes &&other) noexcept {
         std::swap(data_, other.data_);
         std::swap(size_, other.size_);
+        std::swap(place_, other.place_);
         return *this;
     }
 
@@ -90,8 +100,11 @@ public:
     std::size_t size() const { return size_; }
 
 private:
+    void free() noexcept;
+
     void *data_ = nullptr;
     std::size_t size_ = 0;
+    Place place_ = Place::device;
 };
 
 }  // namespace vescomm::fsdp::device

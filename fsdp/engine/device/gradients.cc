@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "fsdp/engine/divisors.h"
 #include "fsdp/error.h"
 #include "vescomm/gpu_kernels.h"
 
@@ -15,16 +16,22 @@ vescomm_gpu_piece_t whole(std::size_t elements) {
     return {0, 0, static_cast<std::int64_t>(elements)};
 }
 
-std::size_t largest_shard_bytes(const ModelPlan &plan, int position) {
-    std::int64_t largest = 0;
-    for (const Bucket &bucket : plan.buckets)
-        if (bucket.trainable) largest = std::max(largest, bucket.shard(position));
-    return static_cast<std::size_t>(largest) * sizeof(float);
-}
+// Gradient shards in pinned memory are summed over replicas in parts of this size.
+constexpr std::size_t replica_part_bytes = std::size_t{32} << 20;
 
 // As VESCOMM_AVERAGE computes it on host memory.
-float average_factor(const Spec &spec, int ranks) {
+float average_factor(const Spec &spec, double ranks) {
     return spec.options().average != 0 ? static_cast<float>(1.0 / ranks) : 1.0f;
+}
+
+std::size_t scratch_needed(const ModelPlan &plan, const Shards &shards, bool averages) {
+    std::size_t bytes = 0;
+    for (std::size_t bucket = 0; averages && bucket < plan.buckets.size(); ++bucket)
+        if (plan.buckets[bucket].trainable)
+            bytes = std::max(bytes, shards.gradient(bucket).size_bytes());
+    if (!shards.on_device() && plan.mesh.replicas() > 1)
+        bytes = std::max(bytes, std::min(replica_part_bytes, shards.gradients().size_bytes()));
+    return bytes;
 }
 
 }  // namespace
@@ -39,25 +46,40 @@ Gradients::Gradients(const Spec &spec, const ModelPlan &plan, const Shards &shar
       watch_(watch),
       links_(links),
       streams_(streams),
-      average_(average_factor(spec, plan.mesh.shard_ranks)),
+      average_{average_factor(spec, plan.mesh.shard_ranks),
+               average_factor(spec, expert_divisor(spec, plan.mesh))},
       pool_(plan.gradient_slot_ranges, plan.gradient_slots.size()),
-      buffers_(plan, position, SlotUse::gradients, unit_names, links.shard()),
-      scratch_(average_ == 1 ? 0 : largest_shard_bytes(plan, position)),
+      buffers_(plan, position, SlotUse::gradients, unit_names, links),
+      scratch_(scratch_needed(plan, shards, average_[0] != 1 || average_[1] != 1)),
+      written_(plan.gradient_slots.size()),
       drained_(plan.gradient_slots.size()),
       writes_(spec),
       summed_(plan.of_unit.size(), false) {}
 
+template <typename Body>
+void Gradients::write(int slot, Body &&body) {
+    written_[slot].wait_on(streams_.compute());
+    body(streams_.compute());
+    written_[slot].record(streams_.compute());
+}
+
+int Gradients::slot_of(std::size_t parameter) const {
+    const ParameterPlace &at = *plan_.parameter_places[parameter];
+    return pool_.slot_of(static_cast<int>(plan_.buckets[at.bucket].unit));
+}
+
 void Gradients::acquire(int unit) {
-    if (pool_.pins(unit) > 0) return;
+    // The events of one unit may be on several streams.
+    if (pool_.pins(unit) > 0) return written_[pool_.slot_of(unit)].wait_on(streams_.compute());
     const int slot = open_gradient_slot(pool_, plan_, unit, unit_names_);
-    drained_[slot].wait_on(streams_.compute());
+    write(slot, [&](cuda::Stream stream) { drained_[slot].wait_on(stream); });
     writes_.begin(plan_, unit);
 }
 
 void *Gradients::data(std::size_t parameter) const {
     const ParameterPlace &at = *plan_.parameter_places[parameter];
     const Bucket &bucket = plan_.buckets[at.bucket];
-    const int slot = pool_.slot_of(static_cast<int>(bucket.unit));
+    const int slot = slot_of(parameter);
     if (slot == SlotPool::none || !buffers_.has(at.bucket)) return nullptr;
     return buffers_.data(slot, at.bucket) +
            static_cast<std::size_t>(bucket.places[at.place].offset) *
@@ -69,8 +91,9 @@ vescomm_fsdp_gradient_mode_t Gradients::begin_write(std::size_t parameter) {
     const GradientWrites::Begin begin = writes_.begin_write(parameter);
     if (begin.zeros && one.elements > 0) {
         const vescomm_gpu_piece_t all = whole(static_cast<std::size_t>(one.elements));
-        check(vescomm_gpu_zero(data(parameter), spec_.gradient_type(one), &all, 1,
-                               streams_.compute()));
+        write(slot_of(parameter), [&](cuda::Stream stream) {
+            check(vescomm_gpu_zero(data(parameter), spec_.gradient_type(one), &all, 1, stream));
+        });
     }
     return begin.mode;
 }
@@ -82,7 +105,9 @@ void Gradients::push(std::size_t parameter, const void *from, vescomm_type_t typ
     if (one.elements > 0) {
         const vescomm_gpu_piece_t all = whole(static_cast<std::size_t>(one.elements));
         const auto call = writes_.written(parameter) ? vescomm_gpu_add : vescomm_gpu_copy;
-        check(call(data(parameter), to_type, from, type, &all, 1, streams_.compute()));
+        write(slot_of(parameter), [&](cuda::Stream stream) {
+            check(call(data(parameter), to_type, from, type, &all, 1, stream));
+        });
     }
     writes_.set_written(parameter);
 }
@@ -96,8 +121,11 @@ void Gradients::fill_with_zeros(int unit, int slot) {
             pieces.push_back({begin, 0, end - begin});
         });
         if (pieces.empty()) continue;
-        check(vescomm_gpu_zero(buffers_.data(slot, bucket), buffers_.type(bucket), pieces.data(),
-                               static_cast<std::int64_t>(pieces.size()), streams_.compute()));
+        write(slot, [&](cuda::Stream stream) {
+            check(vescomm_gpu_zero(buffers_.data(slot, bucket), buffers_.type(bucket),
+                                   pieces.data(), static_cast<std::int64_t>(pieces.size()),
+                                   stream));
+        });
     }
 }
 
@@ -112,11 +140,14 @@ void Gradients::send(int unit, const Announcement &announcement) {
     const std::uint64_t announced = watch_.post(announcement);
     const auto buffers = buffers_.of(slot, static_cast<std::size_t>(unit));
     if (buffers.empty()) return;
-    if (!connected_) watch_.verify(announced);
-    connected_ = true;
+    const UnitKind kind = plan_.kinds[unit];
+    bool &connected = connected_[static_cast<int>(kind)];
+    if (!connected) watch_.verify(announced);
+    connected = true;
     const cuda::Stream stream = streams_.reduce();
+    written_[slot].wait_on(stream);
     streams_.order(streams_.compute(), stream);
-    links_.shard().call(stream, [&](vescomm_gpu_comm_t *) {
+    links_.shard(kind).call(stream, [&](vescomm_gpu_comm_t *) {
         return vescomm_gpu_buffer_reduce_scatter_v(buffers.data(), buffers.size(), VESCOMM_SUM,
                                                    stream);
     });
@@ -126,19 +157,20 @@ void Gradients::send(int unit, const Announcement &announcement) {
 
 void Gradients::take_sum(int unit, int slot, bool adds) {
     const cuda::Stream stream = streams_.reduce();
+    const float average = average_[static_cast<int>(plan_.kinds[unit])];
     for (const std::size_t bucket : plan_.of_unit[unit]) {
         if (!buffers_.has(bucket) || shards_.gradient(bucket).empty()) continue;
         float *shard = shards_.gradient(bucket).data();
         const vescomm_gpu_piece_t all = whole(shards_.gradient(bucket).size());
         const void *sum = buffers_.shard(slot, bucket);
         const vescomm_type_t type = buffers_.type(bucket);
-        if (adds && average_ == 1) {
+        if (adds && average == 1) {
             check(vescomm_gpu_add(shard, VESCOMM_F32, sum, type, &all, 1, stream));
             continue;
         }
         float *into = adds ? reinterpret_cast<float *>(scratch_.data()) : shard;
         check(vescomm_gpu_copy(into, VESCOMM_F32, sum, type, &all, 1, stream));
-        if (average_ != 1) check(vescomm_gpu_scale(into, VESCOMM_F32, average_, &all, 1, stream));
+        if (average != 1) check(vescomm_gpu_scale(into, VESCOMM_F32, average, &all, 1, stream));
         if (adds) check(vescomm_gpu_add(shard, VESCOMM_F32, into, VESCOMM_F32, &all, 1, stream));
     }
 }
@@ -159,17 +191,30 @@ void Gradients::finish(bool last) {
 
 void Gradients::sum_over_replicas() {
     const std::span<float> gradients = shards_.gradients();
-    if (gradients.empty()) return;
+    if (shards_.on_device()) return sum_over_replicas(gradients, gradients.data());
+    // NCCL sums memory of the device only.
+    const std::size_t part = scratch_.size() / sizeof(float);
+    for (std::size_t begin = 0; begin < gradients.size(); begin += part)
+        sum_over_replicas(gradients.subspan(begin, std::min(part, gradients.size() - begin)),
+                          reinterpret_cast<float *>(scratch_.data()));
+}
+
+void Gradients::sum_over_replicas(std::span<float> part, float *sum) {
+    if (part.empty()) return;
     const cuda::Stream stream = streams_.reduce();
+    const vescomm_gpu_piece_t all = whole(part.size());
+    const auto copy = [&](float *to, const float *from) {
+        if (to != from)
+            check(vescomm_gpu_copy(to, VESCOMM_F32, from, VESCOMM_F32, &all, 1, stream));
+    };
+    copy(sum, part.data());
     links_.replica().call(stream, [&](vescomm_gpu_comm_t *comm) {
-        return vescomm_gpu_all_reduce(comm, gradients.data(), gradients.data(),
-                                      static_cast<std::int64_t>(gradients.size()), VESCOMM_F32,
-                                      VESCOMM_SUM, stream);
+        return vescomm_gpu_all_reduce(comm, sum, sum, static_cast<std::int64_t>(part.size()),
+                                      VESCOMM_F32, VESCOMM_SUM, stream);
     });
     const float factor = average_factor(spec_, plan_.mesh.replicas());
-    if (factor == 1) return;
-    const vescomm_gpu_piece_t all = whole(gradients.size());
-    check(vescomm_gpu_scale(gradients.data(), VESCOMM_F32, factor, &all, 1, stream));
+    if (factor != 1) check(vescomm_gpu_scale(sum, VESCOMM_F32, factor, &all, 1, stream));
+    copy(part.data(), sum);
 }
 
 void Gradients::begin_step() {

@@ -4,8 +4,8 @@
 // The gradients on device memory. NCCL sums them in their own type, in place; the shard of this
 // rank is then added to the gradient shard in f32, on the reduce stream:
 //
-//     compute   the trainer writes, zeros ──┐              ┌──► the slot is used again
-//     reduce                                └─► sum ─► add ┘ drained
+//     compute   the trainer writes, zeros ──┐ written       ┌──► the slot is used again
+//     reduce                                └──► sum ─► add ┘ drained
 #pragma once
 
 #include <vector>
@@ -43,6 +43,13 @@ private:
     // Adds the sums of a unit in a slot to the gradient shards, or overwrites these.
     void take_sum(int unit, int slot, bool adds);
     void fill_with_zeros(int unit, int slot);
+    // Sums a part of the gradient shards, with the sums in `sum` on the way, which may be the part.
+    void sum_over_replicas(std::span<float> part, float *sum);
+    // Calls the body, which puts work on the compute stream, after the writes of other streams into
+    // the slot.
+    template <typename Body>
+    void write(int slot, Body &&body);
+    int slot_of(std::size_t parameter) const;
 
     const Spec &spec_;
     const ModelPlan &plan_;
@@ -51,15 +58,16 @@ private:
     Watch &watch_;
     Links &links_;
     Streams &streams_;
-    float average_;  // factor of sums; 1: none
+    float average_[2];  // by kind of unit: factor of sums; 1: none
     SlotPool pool_;
     SlotBuffers buffers_;
-    Bytes scratch_;  // averages that are added, in f32: of the largest bucket
+    Bytes scratch_;  // in f32: averages that are added, sums over replicas of pinned memory
+    std::vector<Event> written_;  // by slot: by the engine, on the last compute stream
     std::vector<Event> drained_;  // by slot: on the reduce stream
     GradientWrites writes_;
     std::vector<bool> summed_;  // by unit: its gradient shard has a sum of this step
     bool sending_ = false;  // sums of this micro-batch were started
-    bool connected_ = false;
+    bool connected_[2] = {};  // by kind of unit
 };
 
 }  // namespace vescomm::fsdp::device

@@ -16,12 +16,15 @@ Link::Link(vescomm_comm_t *comm) {
 
 Links::Links(Comms &comms, const Mesh &mesh) : comms_(comms), shard_(comms.shard().get()) {
     if (mesh.replicas() > 1) replica_.emplace(comms.replica().get());
+    if (mesh.expert_ranks > 1) experts_.emplace(comms.shard(UnitKind::experts).get());
 }
 
 void Links::wait(const Event &event) {
     comms_.wait_until(
         [&] {
-            for (Link *link : {&shard_, &replica()}) check(vescomm_gpu_comm_check(link->get()));
+            check(vescomm_gpu_comm_check(shard_.get()));
+            for (auto *link : {&replica_, &experts_})
+                if (*link) check(vescomm_gpu_comm_check((*link)->get()));
             return event.reached();
         },
         [&] {
@@ -31,6 +34,13 @@ void Links::wait(const Event &event) {
                 "VESCOMM_TIMEOUT_SECONDS",
                 comms_.world().rank(), comms_.world().info().timeout_seconds);
         });
+}
+
+void Links::settle(Streams &streams) {
+    streams.order(streams.gather(), streams.reduce());
+    Event complete;
+    complete.record(streams.reduce());
+    wait(complete);
 }
 
 }  // namespace vescomm::fsdp::device

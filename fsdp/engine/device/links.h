@@ -13,6 +13,7 @@
 
 #include "fsdp/engine/comms.h"
 #include "fsdp/engine/device/cuda.h"
+#include "fsdp/engine/device/streams.h"
 #include "vescomm/gpu.h"
 
 namespace vescomm::fsdp::device {
@@ -46,15 +47,21 @@ public:
     // `comms` must outlive the links. Collective.
     Links(Comms &comms, const Mesh &mesh);
 
-    Link &shard() { return shard_; }
+    // The communicator of the ranks that shard a unit.
+    Link &shard(UnitKind kind = UnitKind::dense) {
+        return kind == UnitKind::experts ? *experts_ : shard_;
+    }
     Link &replica() { return replica_ ? *replica_ : shard_; }
     // Waits until an event is reached, at most the timeout, or a rank fails. Throws Failure.
     void wait(const Event &event);
+    // Waits for the work of the engine's streams so far.
+    void settle(Streams &streams);
 
 private:
     Comms &comms_;
     Link shard_;
     std::optional<Link> replica_;  // none: shard_ has them
+    std::optional<Link> experts_;  // none: all units are dense
 };
 
 // A device buffer of a shard group.

@@ -23,27 +23,21 @@ Mirror::Mirror(const ModelPlan &plan, int rank, const Shards &shards, Streams *s
                Links *links)
     : plan_(plan), shards_(shards), streams_(streams), links_(links) {
     if (streams_ == nullptr) return;
+    links_->settle(*streams_);
+    if (!shards_.on_device()) return;
     copy_.emplace(plan, rank);
-    settle();
     for_each_array(plan_, shards_, *copy_, [&](auto device, auto host) {
         streams_->to_host(host.data(), device.data(), host.size());
     });
 }
 
 void Mirror::store() {
-    if (streams_ == nullptr) return;
-    settle();
+    if (!copy_) return;
+    links_->settle(*streams_);
     for_each_array(plan_, shards_, *copy_, [&](auto device, auto host) {
         streams_->to_device(device.data(), host.data(), host.size());
     });
     streams_->write_masters();
-}
-
-void Mirror::settle() {
-    streams_->order(streams_->gather(), streams_->reduce());
-    Event complete;
-    complete.record(streams_->reduce());
-    links_->wait(complete);
 }
 
 }  // namespace vescomm::fsdp::device

@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Shards in host memory, for code that sets, saves or loads values. Those of an engine on host
-// memory are its own; those of one on device memory are a copy.
+// Shards that the host can access, for code that sets, saves or loads values. A copy of those in
+// the memory of a device; otherwise the shards themselves, when the work of streams on them has
+// ended.
 #pragma once
 
 #include <optional>
@@ -15,8 +16,8 @@ namespace vescomm::fsdp::device {
 
 class Mirror {
 public:
-    // `streams` and `links`: nullptr if the shards are in host memory. Then nothing is copied.
-    // Otherwise copies masters and states. All arguments must outlive the mirror.
+    // `streams` and `links`: nullptr if the engine is on host memory. All arguments must outlive
+    // the mirror.
     Mirror(const ModelPlan &plan, int rank, const Shards &shards, Streams *streams, Links *links);
 
     const Shards &shards() const { return copy_ ? *copy_ : shards_; }
@@ -24,9 +25,6 @@ public:
     void store();
 
 private:
-    // Waits for the work on the shards. The wait ends when a rank fails.
-    void settle();
-
     const ModelPlan &plan_;
     const Shards &shards_;
     Streams *streams_;

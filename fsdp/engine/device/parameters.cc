@@ -12,9 +12,9 @@ Parameters::Parameters(const ModelPlan &plan, const Shards &shards, int position
     : plan_(plan),
       shards_(shards),
       watch_(watch),
-      link_(links.shard()),
+      links_(links),
       streams_(streams),
-      buffers_(plan, position, SlotUse::parameters, unit_names, link_),
+      buffers_(plan, position, SlotUse::parameters, unit_names, links),
       slots_(plan.slots.size()) {}
 
 bool Parameters::gather(int unit, int slot, const Announcement &announcement) {
@@ -25,8 +25,10 @@ bool Parameters::gather(int unit, int slot, const Announcement &announcement) {
     const auto buffers = buffers_.of(slot, static_cast<std::size_t>(unit));
     if (buffers.empty()) return false;
     // NCCL waits for other ranks at its first call. Those that make another one are found before.
-    if (!connected_) watch_.verify(announced);
-    connected_ = true;
+    const UnitKind kind = plan_.kinds[unit];
+    bool &connected = connected_[static_cast<int>(kind)];
+    if (!connected) watch_.verify(announced);
+    connected = true;
     const cuda::Stream stream = streams_.gather();
     into.closed.wait_on(stream);
     streams_.gather_after_writes();
@@ -38,7 +40,7 @@ bool Parameters::gather(int unit, int slot, const Announcement &announcement) {
         check(vescomm_gpu_copy(buffers_.shard(slot, bucket), buffers_.type(bucket), master.data(),
                                VESCOMM_F32, &all, 1, stream));
     }
-    link_.call(stream, [&](vescomm_gpu_comm_t *) {
+    links_.shard(kind).call(stream, [&](vescomm_gpu_comm_t *) {
         return vescomm_gpu_buffer_all_gather_v(buffers.data(), buffers.size(), stream);
     });
     into.gathered.record(stream);
@@ -54,11 +56,14 @@ void Parameters::await(int slot) {
 }
 
 void Parameters::await_all() {
+    if (!shards_.on_device()) return links_.settle(streams_);
     streams_.order(streams_.gather(), streams_.reduce());
 }
 
 void Parameters::closed(int slot) {
-    slots_[slot].closed.record(streams_.compute());
+    Event &closed = slots_[slot].closed;
+    closed.wait_on(streams_.compute());
+    closed.record(streams_.compute());
 }
 
 void *Parameters::data(int slot, std::size_t bucket) const {

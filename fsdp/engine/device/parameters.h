@@ -37,7 +37,7 @@ public:
 private:
     struct Slot {
         int unit = -1;
-        Event closed;  // on the compute stream
+        Event closed;  // on the last compute stream, after the uses on others
         Event gathered;  // on the gather stream
         bool running = false;  // no stream of the trainer waits for the gather
         cuda::Stream reader = nullptr;  // the last stream that does
@@ -46,11 +46,11 @@ private:
     const ModelPlan &plan_;
     const Shards &shards_;
     Watch &watch_;
-    Link &link_;
+    Links &links_;
     Streams &streams_;
     SlotBuffers buffers_;
     std::vector<Slot> slots_;
-    bool connected_ = false;
+    bool connected_[2] = {};  // by kind of unit
 };
 
 }  // namespace vescomm::fsdp::device

@@ -15,7 +15,7 @@ std::uint64_t align(std::uint64_t bytes) {
 }  // namespace
 
 SlotBuffers::SlotBuffers(const ModelPlan &plan, int position, SlotUse use,
-                         std::span<const std::string> unit_names, Link &link)
+                         std::span<const std::string> unit_names, Links &links)
     : plan_(plan), position_(position), use_(use), offsets_(plan.buckets.size(), 0) {
     const bool gathers = use == SlotUse::parameters;
     const auto &ranges = gathers ? plan.slot_ranges : plan.gradient_slot_ranges;
@@ -28,6 +28,8 @@ SlotBuffers::SlotBuffers(const ModelPlan &plan, int position, SlotUse use,
         return options;
     };
     sizes_.assign(slots, 0);
+    // Dense units and experts have slots of their own.
+    std::vector<UnitKind> kinds(slots, UnitKind::dense);
     for (std::size_t unit = 0; unit < plan.of_unit.size(); ++unit) {
         std::uint64_t end = 0;
         for (const std::size_t bucket : plan.of_unit[unit]) {
@@ -39,10 +41,13 @@ SlotBuffers::SlotBuffers(const ModelPlan &plan, int position, SlotUse use,
             offsets_[bucket] = end;
             end += align(bytes);
         }
-        for (int slot = ranges[unit].begin; slot < ranges[unit].end; ++slot)
+        for (int slot = ranges[unit].begin; slot < ranges[unit].end; ++slot) {
             sizes_[slot] = std::max(sizes_[slot], end);
+            kinds[slot] = plan.kinds[unit];
+        }
     }
-    for (const std::uint64_t bytes : sizes_) slots_.emplace_back(link, bytes);
+    for (std::size_t slot = 0; slot < slots; ++slot)
+        slots_.emplace_back(links.shard(kinds[slot]), sizes_[slot]);
     for (std::size_t unit = 0; unit < plan.of_unit.size(); ++unit)
         for (int slot = ranges[unit].begin; slot < ranges[unit].end; ++slot) {
             std::vector<vescomm_gpu_buffer_t *> &list = lists_[{slot, unit}];
@@ -53,7 +58,8 @@ SlotBuffers::SlotBuffers(const ModelPlan &plan, int position, SlotUse use,
                 options.offset_bytes = offsets_[bucket];
                 const Layout layout = plan.buckets[bucket].layout();
                 vescomm_gpu_buffer_t *made = nullptr;
-                check(vescomm_gpu_buffer_create(link.get(), layout.get(), &options, &made));
+                check(vescomm_gpu_buffer_create(links.shard(plan.kinds[unit]).get(), layout.get(),
+                                                &options, &made));
                 buffers_.emplace_back(made);
                 list.push_back(made);
             }

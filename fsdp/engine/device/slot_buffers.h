@@ -24,7 +24,7 @@ class SlotBuffers {
 public:
     // All arguments must outlive the object. Collective.
     SlotBuffers(const ModelPlan &plan, int position, SlotUse use,
-                std::span<const std::string> unit_names, Link &link);
+                std::span<const std::string> unit_names, Links &links);
 
     // The buffers of a unit in a slot of its range, of buckets with elements.
     std::span<vescomm_gpu_buffer_t *const> of(int slot, std::size_t unit) const {

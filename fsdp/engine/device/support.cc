@@ -23,8 +23,6 @@ void require_options(const Spec &spec, const ModelPlan &plan) {
     for (const Bucket &bucket : plan.buckets) {
         if (bucket.quantised()) refuse_on_device("gathers in 8 bits are", "set gather_type to 0");
         if (bucket.sums_quantised()) refuse_on_device("sums in 8 bits are", "set reduce_type to 0");
-        if (bucket.expert_ranks > 1)
-            refuse_on_device("experts that are divided among ranks are", "set expert_ranks to 1");
     }
     if (plan.mesh.secondary_ranks > 0)
         refuse_on_device("secondary copies (reshard_ranks, hpz) are", "set reshard_ranks to 0");
@@ -32,10 +30,11 @@ void require_options(const Spec &spec, const ModelPlan &plan) {
         refuse_on_device("copies of a partner are", "set partner_copy to 0 and save checkpoints");
     if (!spec.offload_folder().empty())
         refuse_on_device("masters in files are", "set offload_folder to NULL");
+    if (spec.options().offload_to_host != 0) return;  // every optimizer runs on the host
     for (const Group &group : spec.groups())
         if (!has_kernel(group))
             refuse_on_device(fmt::format("optimizer \"{}\" has no kernel and is", group.kind.name),
-                             "use AdamW");
+                             "use AdamW, set offload_to_host to 1");
 }
 
 }  // namespace

@@ -1,9 +1,10 @@
 /* SPDX-FileCopyrightText: The vescomm authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Trains a model on a GPU and on host memory with the same engine, prints the time of a step, and
- * compares the parameters. The loss is half the sum of the squares of all parameters, so the
- * gradient of a parameter is the parameter, and the "kernels" of the trainer are copies.
+ * Trains a model with the same engine on host memory, on a GPU, and on a GPU with masters and
+ * states in host memory, prints the time of a step, and compares the parameters. The loss is half
+ * the sum of the squares of all parameters, so the gradient of a parameter is the parameter, and
+ * the "kernels" of the trainer are copies.
  *
  *     vescomm-run -n 2 train_device [UNITS [ELEMENTS [STEPS [bf16]]]]
  *
@@ -63,10 +64,18 @@ static int fill(void *context, uint64_t parameter, int64_t first, int64_t count,
     return 0;
 }
 
-static vescomm_fsdp_t *create(vescomm_comm_t *comm, vescomm_fsdp_memory_t memory) {
+enum { on_host, on_device, offloaded, places };
+
+/* True if the trainer's views have device addresses. */
+static int is_device(int place) {
+    return place != on_host;
+}
+
+static vescomm_fsdp_t *create(vescomm_comm_t *comm, int place) {
     vescomm_fsdp_spec_options_t options = vescomm_fsdp_spec_options_init();
     options.compute_type = type;
-    options.memory = memory;
+    options.memory = is_device(place) ? VESCOMM_FSDP_DEVICE : VESCOMM_FSDP_HOST;
+    options.offload_to_host = place == offloaded;
     options.average = 1;
     vescomm_fsdp_spec_t *spec = NULL;
     vescomm_fsdp_t *engine = NULL;
@@ -92,12 +101,12 @@ static vescomm_fsdp_t *create(vescomm_comm_t *comm, vescomm_fsdp_memory_t memory
 }
 
 /* The gradient is the parameter. */
-static void backward(vescomm_fsdp_t *engine, uint64_t id, vescomm_fsdp_memory_t memory) {
+static void backward(vescomm_fsdp_t *engine, uint64_t id, int place) {
     vescomm_fsdp_view_t parameter = vescomm_fsdp_view_init(), gradient = vescomm_fsdp_view_init();
     vescomm_fsdp_gradient_mode_t mode = VESCOMM_FSDP_OVERWRITE;
     check(vescomm_fsdp_parameter(engine, id, &parameter));
     check(vescomm_fsdp_gradient(engine, id, &gradient, &mode));
-    if (memory == VESCOMM_FSDP_DEVICE) {
+    if (is_device(place)) {
         const vescomm_gpu_piece_t all = {0, 0, gradient.elements};
         check(vescomm_gpu_copy(gradient.data, gradient.type, parameter.data, parameter.type, &all,
                                1, NULL));
@@ -108,7 +117,7 @@ static void backward(vescomm_fsdp_t *engine, uint64_t id, vescomm_fsdp_memory_t 
 }
 
 /* Trains, and returns the best time of a step. `norm`: of the last step. */
-static double train(vescomm_fsdp_t *engine, vescomm_fsdp_memory_t memory, double *norm) {
+static double train(vescomm_fsdp_t *engine, int place, double *norm) {
     double best = HUGE_VAL;
     for (int step = 0; step < steps; ++step) {
         const double begin = vescomm_trace_get_seconds();
@@ -119,7 +128,7 @@ static double train(vescomm_fsdp_t *engine, vescomm_fsdp_memory_t memory, double
         }
         for (int unit = units - 1; unit >= 0; --unit) {
             check(vescomm_fsdp_pre_backward(engine, (uint64_t)unit, NULL));
-            backward(engine, (uint64_t)unit, memory);
+            backward(engine, (uint64_t)unit, place);
             check(vescomm_fsdp_post_backward(engine, (uint64_t)unit, NULL));
         }
         check(vescomm_fsdp_finish_backward(engine, NULL));
@@ -134,13 +143,13 @@ static double train(vescomm_fsdp_t *engine, vescomm_fsdp_memory_t memory, double
 }
 
 /* Copies the masters of this rank to host memory, unit after unit. Returns their number. */
-static int64_t read_masters(vescomm_fsdp_t *engine, vescomm_fsdp_memory_t memory, float *to) {
+static int64_t read_masters(vescomm_fsdp_t *engine, int place, float *to) {
     int64_t count = 0;
     for (int unit = 0; unit < units; ++unit) {
         vescomm_fsdp_view_t view = vescomm_fsdp_view_init();
         check(vescomm_fsdp_shard(engine, (uint64_t)unit, VESCOMM_FSDP_MASTER, 0, &view));
         const size_t bytes = (size_t)view.elements * sizeof(float);
-        if (bytes > 0 && memory == VESCOMM_FSDP_DEVICE) copy_to_host(to + count, view.data, bytes);
+        if (bytes > 0 && place == on_device) copy_to_host(to + count, view.data, bytes);
         else if (bytes > 0) memcpy(to + count, view.data, bytes);
         count += view.elements;
     }
@@ -171,30 +180,32 @@ int main(int argc, char **argv) {
         fprintf(stderr, "train_device: the device cannot be set\n");
         return 1;
     }
-    float *values[2];
-    double seconds[2], norms[2];
+    float *values[places];
+    double seconds[places], norms[places], worst = 0;
     int64_t count = 0;
-    for (vescomm_fsdp_memory_t memory = VESCOMM_FSDP_HOST; memory <= VESCOMM_FSDP_DEVICE;
-         ++memory) {
-        vescomm_fsdp_t *engine = create(comm, memory);
-        seconds[memory] = train(engine, memory, &norms[memory]);
-        values[memory] = malloc((size_t)units * (size_t)(elements + 16) * sizeof(float));
-        if (values[memory] == NULL) return 1;
-        count = read_masters(engine, memory, values[memory]);
+    for (int place = 0; place < places; ++place) {
+        vescomm_fsdp_t *engine = create(comm, place);
+        seconds[place] = train(engine, place, &norms[place]);
+        values[place] = malloc((size_t)units * (size_t)(elements + 16) * sizeof(float));
+        if (values[place] == NULL) return 1;
+        count = read_masters(engine, place, values[place]);
         check(vescomm_fsdp_free(engine));
+        for (int64_t i = 0; i < count; ++i)
+            worst = fmax(worst, fabs((double)values[0][i] - (double)values[place][i]));
     }
-    double worst = 0;
-    for (int64_t i = 0; i < count; ++i)
-        worst = fmax(worst, fabs((double)values[0][i] - (double)values[1][i]));
     /* AdamW moves a parameter by up to the learning rate, whatever the size of the gradient. */
     const double allowed = 1e-3 * steps;
+    int equal = worst <= allowed;
+    for (int place = 1; place < places; ++place)
+        equal = equal && fabs(norms[0] - norms[place]) <= 1e-3 * norms[0];
     printf(
-        "rank %d of %d: %d units of %lld, step %.3f ms on host memory, %.3f ms on the device; "
-        "norms %.9g and %.9g; largest difference of masters %.3g\n",
-        info.rank, info.ranks, units, (long long)elements, seconds[0] * 1e3, seconds[1] * 1e3,
-        norms[0], norms[1], worst);
-    free(values[0]);
-    free(values[1]);
+        "rank %d of %d: %d units of %lld, step %.3f ms on host memory, %.3f ms on the device, "
+        "%.3f ms with masters and states in host memory; norms %.9g, %.9g and %.9g; largest "
+        "difference of masters %.3g\n",
+        info.rank, info.ranks, units, (long long)elements, seconds[on_host] * 1e3,
+        seconds[on_device] * 1e3, seconds[offloaded] * 1e3, norms[on_host], norms[on_device],
+        norms[offloaded], worst);
+    for (int place = 0; place < places; ++place) free(values[place]);
     check(vescomm_comm_free(comm));
-    return worst <= allowed && fabs(norms[0] - norms[1]) <= 1e-3 * norms[0] ? 0 : 1;
+    return equal ? 0 : 1;
 }

@@ -18,10 +18,14 @@
 //
 // VESCOMM_ISA names the namespace of these functions, as in execute/loops.
 
+// VESCOMM_RARE: a function that is rarely called, and takes no registers of its callers.
+
 #if defined(__CUDACC__)
 #define VESCOMM_UNROLL _Pragma("unroll")
+#define VESCOMM_RARE static __noinline__ __host__ __device__
 #else
 #define VESCOMM_UNROLL
+#define VESCOMM_RARE static __attribute__((noinline))
 #endif
 
 namespace vescomm::internal::VESCOMM_ISA {
@@ -39,11 +43,19 @@ VESCOMM_INLINE void atomic_add(std::int64_t *to, std::int64_t value) {
 #endif
 }
 
+VESCOMM_INLINE void atomic_add(std::uint32_t *to, std::uint32_t value) {
+#if defined(__CUDA_ARCH__)
+    atomicAdd(to, value);
+#else
+    *to += value;  // of one block, whose threads the host runs in turn
+#endif
+}
+
 VESCOMM_INLINE void atomic_max(std::uint32_t *to, std::uint32_t value) {
 #if defined(__CUDA_ARCH__)
     atomicMax(to, value);
 #else
-    *to = *to > value ? *to : value;  // of one block, whose threads the host runs in turn
+    *to = *to > value ? *to : value;  // as above
 #endif
 }
 
@@ -89,9 +101,10 @@ struct Access<16> {
     using Type = uint4;
 };
 #else
+// Without an alignment: GCC 12 moves aligned loads to the place before the check of the address.
 template <int size>
 struct Access {
-    struct __attribute__((aligned(size), may_alias)) Type {
+    struct __attribute__((may_alias)) Type {
         unsigned char at[size];
     };
 };
@@ -110,13 +123,13 @@ struct Run {
         return count == elements && reinterpret_cast<std::uintptr_t>(address) % bytes == 0;
     }
     VESCOMM_INLINE void load(Vector *to, const Storage *from, int count) {
-        if (is_access(from, count)) {
-            const Access access = *reinterpret_cast<const Access *>(from);
-            __builtin_memcpy(to, &access, bytes);
-            return;
-        }
-        VESCOMM_UNROLL
-        for (int k = 0; k < elements; ++k) to->at[k] = k < count ? from[k] : Storage{};
+        if (is_access(from, count)) load_whole(to, from);
+        else load_part(to, from, count);
+    }
+    // The same for a run that is aligned if it is whole.
+    VESCOMM_INLINE void load_aligned(Vector *to, const Storage *from, int count) {
+        if (count == elements) load_whole(to, from);
+        else load_part(to, from, count);
     }
     VESCOMM_INLINE void store(Storage *to, const Vector &from, int count) {
         if (is_access(to, count)) {
@@ -129,43 +142,79 @@ struct Run {
         for (int k = 0; k < elements; ++k)
             if (k < count) to[k] = from.at[k];
     }
+
+private:
+    VESCOMM_INLINE void load_whole(Vector *to, const Storage *from) {
+        const Access access = *reinterpret_cast<const Access *>(from);
+        __builtin_memcpy(to, &access, bytes);
+    }
+    VESCOMM_INLINE void load_part(Vector *to, const Storage *from, int count) {
+        VESCOMM_UNROLL
+        for (int k = 0; k < elements; ++k) to->at[k] = k < count ? from[k] : Storage{};
+    }
 };
 
-// The runs of a thread in `count` elements at `to`: calls body(first, elements of the run). All but
-// the first and the last one of a block are whole and aligned at `to`.
+// The runs of a thread in `count` elements at `to`. All but the first and the last one of a block
+// are whole and aligned at `to`. There are up to 2^30 elements: indices of 64 bits would take most
+// of the instructions of a simple body.
+template <int elements>
+struct Runs {
+    static constexpr int step = gpu_kernel::threads * elements;
+
+    int before, end;  // of the elements, from the aligned address before `to` on
+
+    template <typename Storage>
+    VESCOMM_INLINE Runs of(const Storage *to, std::int64_t count) {
+        const auto before =
+            static_cast<int>(reinterpret_cast<std::uintptr_t>(to) / sizeof(Storage) % elements);
+        return {before, before + static_cast<int>(count)};
+    }
+    VESCOMM_INLINE bool whole(const Runs &runs, int run) {
+        return run >= runs.before && run + elements <= runs.end;
+    }
+    // Calls body(first, elements of the run), unless it is empty.
+    template <typename Body>
+    VESCOMM_INLINE void call(const Runs &runs, int run, const Body &body) {
+        const int first = run < runs.before ? runs.before : run;
+        const int end = run + elements < runs.end ? run + elements : runs.end;
+        if (first < end) body(first - runs.before, end - first);
+    }
+};
+
 template <int elements, typename Storage, typename Body>
 VESCOMM_INLINE void for_runs(const Storage *to, std::int64_t count, unsigned thread,
                              const Body &body) {
-    constexpr std::int64_t step = gpu_kernel::threads * elements;
-    // Elements between the aligned address before `to` and `to`.
-    const auto before = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(to) /
-                                                  sizeof(Storage) % elements);
-    for (std::int64_t i = std::int64_t{thread} * elements - before; i < count; i += step) {
-        const std::int64_t first = i < 0 ? 0 : i;
-        const std::int64_t end = i + elements < count ? i + elements : count;
-        if (first < end) body(first, static_cast<int>(end - first));
-    }
+    using Own = Runs<elements>;
+    const Own runs = Own::of(to, count);
+    for (int run = static_cast<int>(thread) * elements; run < runs.end; run += Own::step)
+        Own::call(runs, run, body);
+}
+
+// The same for any number of elements.
+template <int elements, typename Storage, typename Body>
+VESCOMM_INLINE void for_all_runs(const Storage *to, std::int64_t count, unsigned thread,
+                                 const Body &body) {
+    constexpr std::int64_t part = std::int64_t{1} << 30;
+    for (std::int64_t begin = 0; begin < count; begin += part)
+        for_runs<elements>(to + begin, count - begin < part ? count - begin : part, thread,
+                           [&](int first, int number) { body(begin + first, number); });
 }
 
 // The same for small loads: loads two runs before it stores the first one, store(load(...), ...).
 template <int elements, typename Storage, typename Load, typename Store>
 VESCOMM_INLINE void for_two_runs(const Storage *to, std::int64_t count, unsigned thread,
                                  const Load &load, const Store &store) {
-    constexpr std::int64_t step = gpu_kernel::threads * elements;
-    const auto before = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(to) /
-                                                  sizeof(Storage) % elements);
-    std::int64_t i = std::int64_t{thread} * elements - before;
-    for (; i >= 0 && i + step + elements <= count; i += 2 * step) {
-        const auto first = load(i, elements), second = load(i + step, elements);
-        store(first, i, elements);
-        store(second, i + step, elements);
+    using Own = Runs<elements>;
+    const Own runs = Own::of(to, count);
+    int run = static_cast<int>(thread) * elements;
+    for (; Own::whole(runs, run) && Own::whole(runs, run + Own::step); run += 2 * Own::step) {
+        const int first = run - runs.before;
+        const auto one = load(first, elements), two = load(first + Own::step, elements);
+        store(one, first, elements);
+        store(two, first + Own::step, elements);
     }
-    for (; i < count; i += step) {
-        const std::int64_t first = i < 0 ? 0 : i;
-        const std::int64_t end = i + elements < count ? i + elements : count;
-        const int here = static_cast<int>(end - first);
-        if (here > 0) store(load(first, here), first, here);
-    }
+    for (; run < runs.end; run += Own::step)
+        Own::call(runs, run, [&](int first, int here) { store(load(first, here), first, here); });
 }
 
 }  // namespace

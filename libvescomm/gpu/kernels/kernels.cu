@@ -19,10 +19,18 @@ __device__ __forceinline__ void run_body(const typename Body::Parameters &parame
     }
 }
 
+// Blocks of a body that a multiprocessor runs at a time, at least: the compiler gives their threads
+// registers for that.
+template <typename Body>
+constexpr int min_blocks() {
+    if constexpr (requires { Body::min_blocks; }) return Body::min_blocks;
+    else return 1;
+}
+
 }  // namespace
 
 #define VESCOMM_KERNEL(name, Body)                                                             \
-    extern "C" __global__ void __launch_bounds__(gpu_kernel::threads)                             \
+    extern "C" __global__ void __launch_bounds__(gpu_kernel::threads, min_blocks<Body>())     \
         VESCOMM_GPU_KERNEL(name)(const __grid_constant__ Body::Parameters parameters) {       \
         run_body<Body>(parameters);                                                            \
     }

@@ -13,6 +13,8 @@ namespace vescomm::internal::gpu_kernel {
 inline constexpr int threads = 256;  // of a block
 inline constexpr int access_bytes = 16;  // of one thread in one instruction, at most
 inline constexpr int tile_elements = 8192;  // elements of one block
+// The same for sums of squares, where a block has to add the sums of its threads.
+inline constexpr int summed_elements = 32768;
 
 // All parameters of a kernel have at most 4096 bytes.
 inline constexpr int max_pieces = 128;

@@ -97,7 +97,7 @@ struct QuantiseBlocks {
             const std::uint32_t magnitude = as_bits(Element::widen(x)) & 0x7fffffff;
             max = max > magnitude ? max : magnitude;
         };
-        for_runs<n>(from, count, thread, [&](std::int64_t first, int elements) {
+        for_all_runs<n>(from, count, thread, [&](std::int64_t first, int elements) {
             typename Run<Storage, n>::Vector x;
             Run<Storage, n>::load(&x, from + first, elements);
             int index = Blocks::index(blocks, first), left = Blocks::left(blocks, index, first);
@@ -127,7 +127,7 @@ struct QuantiseBlocks {
         using Storage = typename Element::Storage;
         constexpr int n = elements_of_run<Storage>;
         const Blocks blocks = Blocks::of(p);
-        for_runs<n>(codes, count, thread, [&](std::int64_t first, int elements) {
+        for_all_runs<n>(codes, count, thread, [&](std::int64_t first, int elements) {
             typename Run<Storage, n>::Vector x;
             typename Run<std::uint8_t, n>::Vector y;
             Run<Storage, n>::load(&x, from + first, elements);

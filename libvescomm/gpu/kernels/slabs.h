@@ -14,6 +14,7 @@ struct Tile {
     std::int64_t count;
 };
 
+template <int elements = gpu_kernel::tile_elements>
 VESCOMM_INLINE Tile tile_of(const gpu_kernel::Slabs &slabs, unsigned block) {
     int piece = 0, end = slabs.pieces;  // the last piece that begins at or before the block
     while (piece + 1 < end) {
@@ -23,10 +24,9 @@ VESCOMM_INLINE Tile tile_of(const gpu_kernel::Slabs &slabs, unsigned block) {
     }
     const vescomm_gpu_piece_t &found = slabs.piece[piece];
     const std::int64_t begin =
-        static_cast<std::int64_t>(block - slabs.first_tile[piece]) * gpu_kernel::tile_elements;
+        static_cast<std::int64_t>(block - slabs.first_tile[piece]) * elements;
     const std::int64_t left = found.count - begin;
-    return {found.target + begin, found.source + begin,
-            left < gpu_kernel::tile_elements ? left : gpu_kernel::tile_elements};
+    return {found.target + begin, found.source + begin, left < elements ? left : elements};
 }
 
 // Writes to[i] = map(from[i]) in the tile of the block.
@@ -54,13 +54,18 @@ VESCOMM_INLINE void change_tile(const gpu_kernel::Slabs &slabs, unsigned block, 
     constexpr int n = elements_of_run<To>;
     const Tile tile = tile_of(slabs, block);
     To *const to = static_cast<To *>(slabs.target) + tile.target;
-    for_runs<n>(to, tile.count, thread, [&](std::int64_t first, int count) {
-        typename Run<To, n>::Vector y;
+    using Vector = typename Run<To, n>::Vector;
+    const auto load = [&](int first, int count) {
+        Vector y;
         Run<To, n>::load(&y, to + first, count);
+        return y;
+    };
+    const auto store = [&](Vector y, int first, int count) {
         VESCOMM_UNROLL
         for (int k = 0; k < n; ++k) y.at[k] = map(y.at[k]);
         Run<To, n>::store(to + first, y, count);
-    });
+    };
+    for_two_runs<n>(to, tile.count, thread, load, store);
 }
 
 // Writes to[i] = map(to[i], from[i]) in the tile of the block.

@@ -5,180 +5,162 @@
 #include "execute/loops/clip.h"
 #include "execute/loops/exact_digits.h"
 #include "gpu/kernels/slabs.h"
+#include "gpu/kernels/square_sums.h"
 
 // Exact sums of squares, and the factor that clips gradients by their norm.
 namespace vescomm::internal::VESCOMM_ISA {
 namespace {
 
-// The upper 32 bits of two words, the upper one first, that are shifted to the left by shift % 32.
-VESCOMM_INLINE std::uint32_t upper_of_shifted(std::uint32_t upper, std::uint32_t lower,
-                                              std::uint32_t shift) {
-#if defined(__CUDA_ARCH__)
-    return __funnelshift_l(lower, upper, shift);
-#else
-    return static_cast<std::uint32_t>(((std::uint64_t{upper} << 32 | lower) << shift % 32) >> 32);
-#endif
-}
-
-// A sum of squares in registers: four digits from number `first` on, without carries out of them.
-// The digits follow the largest squares. Smaller ones go to the words one by one.
-struct OpenDigits {
-    static constexpr int digits = 4;
-
-    std::uint64_t lower = 0, upper = 0;  // two digits each
-    int first = 0;
-
-    VESCOMM_INLINE std::uint32_t digit(const OpenDigits &open, int k) {
-        return static_cast<std::uint32_t>((k < 2 ? open.lower : open.upper) >> 32 * (k % 2));
-    }
-    VESCOMM_INLINE void flush(OpenDigits *open, std::int64_t *words) {
-        VESCOMM_UNROLL
-        for (int k = 0; k < digits; ++k)
-            if (const std::uint32_t value = digit(*open, k))
-                atomic_add(words + open->first + k, value);
-        open->lower = open->upper = 0;
-    }
-
-    // Adds the square of a float. A thread adds at most tile_elements / threads of them: with up to
-    // 48 + 63 bits each, they do not overflow.
-    VESCOMM_INLINE void add(OpenDigits *open, std::int64_t *words, float x) {
-        const std::uint32_t magnitude = as_bits(x) & 0x7fffffff;
-        std::uint32_t place = place_of(*open, magnitude >> 23);
-        const bool normal = magnitude - (1u << 23) < infinity - (1u << 23);
-        if (!normal || place >= 64) {
-            if (!follow(open, words, magnitude)) return;
-            place = place_of(*open, magnitude >> 23);
-        }
-        const std::uint32_t fraction = (magnitude & 0x7fffff) | 1u << 23;
-        const std::uint64_t square = std::uint64_t{fraction} * fraction;
-        const auto low = static_cast<std::uint32_t>(square);
-        const auto high = static_cast<std::uint32_t>(square >> 32);
-        const std::uint32_t a = low << place % 32, b = upper_of_shifted(high, low, place),
-                            c = upper_of_shifted(0, high, place);
-        const bool next = place >= 32;
-        const std::uint64_t lower = next ? std::uint64_t{a} << 32 : std::uint64_t{b} << 32 | a;
-        const std::uint64_t upper = next ? std::uint64_t{c} << 32 | b : c;
-        const std::uint64_t sum = open->lower + lower;
-        open->upper += upper + (sum < lower ? 1 : 0);
-        open->lower = sum;
-    }
-
-private:
-    // The last place of a square in the open digits. That of a normal float is 2^(exponent - 150).
-    VESCOMM_INLINE std::uint32_t place_of(const OpenDigits &open, std::uint32_t exponent) {
-        return 2 * exponent + (-2 * 150 - exact_min_exponent) -
-               32 * static_cast<std::uint32_t>(open.first);
-    }
-
-    // Moves the open digits to a square that is larger than those before it, and returns true.
-    // Adds any other one that they cannot hold, of a zero, a subnormal, an infinity, a NaN or a
-    // smaller float, to the words.
-    VESCOMM_INLINE bool follow(OpenDigits *open, std::int64_t *words, std::uint32_t magnitude) {
-        if (magnitude == 0) return false;
-        if (magnitude >= infinity) {
-            atomic_add(words + exact_digits + (magnitude > infinity ? 1 : 0), 1);
-            return false;
-        }
-        // Subnormals have exponent 1.
-        const bool subnormal = magnitude < 1u << 23;
-        const std::uint32_t exponent = subnormal ? 1 : magnitude >> 23;
-        const std::uint32_t place = 2 * exponent + (-2 * 150 - exact_min_exponent);
-        const int digit = static_cast<int>(place / 32);
-        if (digit > open->first + 1) {
-            flush(open, words);
-            open->first = digit - 1;
-            return true;
-        }
-        const std::uint32_t fraction = subnormal ? magnitude : (magnitude & 0x7fffff) | 1u << 23;
-        const std::uint64_t square = std::uint64_t{fraction} * fraction;
-        const std::uint64_t low = (square & 0xffffffff) << place % 32;
-        const std::uint64_t middle = ((square >> 32) << place % 32) + (low >> 32);
-        atomic_add(words + digit, static_cast<std::int64_t>(low & 0xffffffff));
-        atomic_add(words + digit + 1, static_cast<std::int64_t>(middle & 0xffffffff));
-        atomic_add(words + digit + 2, static_cast<std::int64_t>(middle >> 32));
-        return false;
-    }
-};
-
 // Each block adds its tile to words of its own, exactly, and these to the words of the sum: below
 // 2^33 in each digit, so that 2^30 blocks cannot overflow. Threads give their digits to a warp
 // first, because atomic updates of one word by all threads would take longer than the sums.
 struct AddSquares {
+    static constexpr int digits = OpenSum<WideSum>::digits;
     static constexpr int summing_threads = 32;  // for each digit eight
     using Parameters = gpu_kernel::Squares;
     struct Shared {
-        std::int64_t words[exact_words];
-        std::uint32_t digits[OpenDigits::digits][gpu_kernel::threads];
+        SharedSum sum;
+        std::uint32_t digits[AddSquares::digits][gpu_kernel::threads];
         int first[gpu_kernel::threads];
     };
     static constexpr int phases = 4;
+    static constexpr int min_blocks = 8;  // with fewer, loads are late
 
     VESCOMM_INLINE void run(int phase, const Parameters &p, Shared &shared, unsigned block,
                             unsigned thread) {
-        if (phase == 0 && thread < exact_words) shared.words[thread] = 0;
+        if (phase == 0 && thread < exact_words) clear(shared, thread);
         if (phase == 1)
-            with_float(p.slabs.target_type,
-                       [&](auto element) { add(element, p, shared, block, thread); });
+            with_summed(p.slabs.target_type,
+                        [&](auto element) { add(element, p, shared, block, thread); });
         if (phase == 2 && thread < summing_threads) add_threads(shared, thread);
-        if (phase == 3 && thread < exact_words) add_to_sum(p, shared, thread);
+        if (phase == 3 && thread < exact_words) add_to_sum(p, shared, static_cast<int>(thread));
+    }
+
+    VESCOMM_INLINE void clear(Shared &shared, unsigned word) {
+        if (word < exact_digits) shared.sum.halves[0][word] = shared.sum.halves[1][word] = 0;
+        else shared.sum.special[word - exact_digits] = 0;
     }
 
     // The lower half of a digit, and the upper half of the one before.
-    VESCOMM_INLINE void add_to_sum(const Parameters &p, const Shared &shared, unsigned word) {
-        const std::int64_t *const words = shared.words;
-        std::int64_t value = words[word];
+    VESCOMM_INLINE void add_to_sum(const Parameters &p, const Shared &shared, int word) {
+        const auto all = [&](int k) { return SharedSum::word(shared.sum, k); };
+        std::int64_t value = all(word);
         if (word + 1 < exact_digits) value &= 0xffffffff;
-        if (word > 0 && word < exact_digits) value += words[word - 1] >> 32;
+        if (word > 0 && word < exact_digits) value += all(word - 1) >> 32;
         if (value != 0) atomic_add(p.words + word, value);
     }
 
-    // The square of an f64 is not one of the numbers that the digits hold.
-    VESCOMM_INLINE void add(F64, const Parameters &, Shared &shared, unsigned, unsigned thread) {
-        keep(OpenDigits{}, shared, thread);
+    // Calls body(Element{}) for the types that have exact sums.
+    template <typename Body>
+    VESCOMM_INLINE void with_summed(std::int32_t type, const Body &body) {
+        if (type == VESCOMM_F32) body(F32{});
+        else if (type == VESCOMM_BF16) body(Bf16{});
+        else if (type == VESCOMM_F16) body(F16{});
     }
+
     template <typename Element>
     VESCOMM_INLINE void add(Element, const Parameters &p, Shared &shared, unsigned block,
                             unsigned thread) {
         using Storage = typename Element::Storage;
         constexpr int n = elements_of_run<Storage>;
-        const Tile tile = tile_of(p.slabs, block);
+        using Open = OpenSum<typename SumOf<Element>::Type>;
+        const Tile tile = tile_of<gpu_kernel::summed_elements>(p.slabs, block);
         const Storage *const from = static_cast<const Storage *>(p.slabs.target) + tile.target;
-        OpenDigits open;
-        for_runs<n>(from, tile.count, thread, [&](std::int64_t first, int count) {
-            typename Run<Storage, n>::Vector x;
-            Run<Storage, n>::load(&x, from + first, count);
-            VESCOMM_UNROLL
-            for (int k = 0; k < n; ++k)
-                OpenDigits::add(&open, shared.words, Element::widen(x.at[k]));
-        });
+        Open open;
+        const auto load = [&](int first, int count, float(&x)[n]) {
+            typename Run<Storage, n>::Vector loaded;
+            Run<Storage, n>::load_aligned(&loaded, from + first, count);
+            widen_run(Element{}, loaded, x);
+        };
+        const auto add_run = [&](int first, int count) {
+            float x[n];
+            load(first, count, x);
+            auto sum = open.sum;
+            if (Open::add(open, &sum, x)) open.sum = sum;
+            else open = add_outside<Element>(open, shared.sum, from + first, count);
+        };
+        using Own = Runs<n>;
+        const Own runs = Own::of(from, tile.count);
+        const int run = static_cast<int>(thread) * n, count = runs.end - runs.before;
+        int first = run - runs.before;
+        if (Own::whole(runs, run)) {
+            float x[n];
+            load(first, n, x);
+            open = Open::for_largest(Open::largest_of(x));
+        } else {
+            Own::call(runs, run, add_run);
+            first += Own::step;
+        }
+        for (; first + n <= count; first += Own::step) add_run(first, n);
+        if (first < count) add_run(first, count - first);
         keep(open, shared, thread);
     }
 
-    VESCOMM_INLINE void keep(const OpenDigits &open, Shared &shared, unsigned thread) {
-        shared.first[thread] = open.first;
+    template <typename Element, typename Vector, int n>
+    VESCOMM_INLINE void widen_run(Element, const Vector &loaded, float (&x)[n]) {
         VESCOMM_UNROLL
-        for (int k = 0; k < OpenDigits::digits; ++k)
-            shared.digits[k][thread] = OpenDigits::digit(open, k);
+        for (int k = 0; k < n; ++k) x[k] = Element::widen(loaded.at[k]);
+    }
+    // By words of two elements, for which compilers make fewer instructions.
+    template <typename Vector, int n>
+    VESCOMM_INLINE void widen_run(Bf16, const Vector &loaded, float (&x)[n]) {
+        std::uint32_t words[n / 2];
+        __builtin_memcpy(words, &loaded, sizeof words);
+        VESCOMM_UNROLL
+        for (int k = 0; k < n / 2; ++k) {
+            x[2 * k] = as_float(words[k] << 16);
+            x[2 * k + 1] = as_float(words[k] & 0xffff0000);
+        }
+    }
+
+    // Adds elements of which one is not in the range.
+    template <typename Element, typename Open>
+    VESCOMM_RARE Open add_outside(Open open, SharedSum &shared,
+                                  const typename Element::Storage *from, int count) {
+        float largest = 0;
+        for (int k = 0; k < count; ++k)
+            largest = Open::largest_of({largest, Element::widen(from[k])});
+        if (Open::is_above(open, largest)) {
+            Open::flush(open, shared);
+            open = Open::for_largest(largest);
+        }
+        for (int k = 0; k < count; ++k) {
+            const float x[1] = {Element::widen(from[k])};
+            auto sum = open.sum;
+            if (Open::add(open, &sum, x)) open.sum = sum;
+            else SharedSum::add_square(shared, as_bits(x[0]) & 0x7fffffff);
+        }
+        return open;
+    }
+
+    template <typename Open>
+    VESCOMM_INLINE void keep(const Open &open, Shared &shared, unsigned thread) {
+        shared.first[thread] = Open::first(open);
+        VESCOMM_UNROLL
+        for (int k = 0; k < digits; ++k) shared.digits[k][thread] = Open::digit(open, k);
     }
 
     // Adds one digit of every eighth thread.
     VESCOMM_INLINE void add_threads(Shared &shared, unsigned thread) {
-        constexpr unsigned step = summing_threads / OpenDigits::digits;
+        constexpr unsigned step = summing_threads / digits;
         const unsigned digit = thread / step;
-        const std::uint32_t *const digits = shared.digits[digit];
+        const auto flush = [&](int first, std::uint64_t sum) {
+            const int at = first + static_cast<int>(digit);
+            SharedSum::add(shared.sum, at, static_cast<std::uint32_t>(sum));
+            SharedSum::add(shared.sum, at + 1, static_cast<std::uint32_t>(sum >> 32));
+        };
         unsigned of = thread % step;
         int first = shared.first[of];
-        std::int64_t sum = 0;
-        VESCOMM_UNROLL
+        std::uint64_t sum = 0;
         for (; of < gpu_kernel::threads; of += step) {
             if (shared.first[of] != first) {
-                if (sum != 0) atomic_add(shared.words + first + digit, sum);
+                flush(first, sum);
                 sum = 0;
                 first = shared.first[of];
             }
-            sum += digits[of];
+            sum += shared.digits[digit][of];
         }
-        if (sum != 0) atomic_add(shared.words + first + digit, sum);
+        flush(first, sum);
     }
 };
 

@@ -20,4 +20,4 @@
 
 // The symbol of a kernel. The number is incremented when the parameters of a kernel change, so that
 // kernels in a file of another version are not found.
-#define VESCOMM_GPU_KERNEL(name) vescomm_gpu_kernel_1_##name
+#define VESCOMM_GPU_KERNEL(name) vescomm_gpu_kernel_2_##name
