@@ -80,11 +80,12 @@ void Engine::require_host(const char *function) const {
 void Engine::initialise(vescomm_fsdp_fill_t fill, void *context) {
     event(Event::initialise, no_unit, true, 0, [&] {
         states_.require_closed("vescomm_fsdp_initialise()");
+        drop_gradients();
         wiring_->parameters.forget();
         values_.begin_change();
         device::Mirror mirrored = mirror();
-        for (std::size_t index = 0; index < model_.plan.buckets.size(); ++index) {
-            const int position = model_.plan.mesh.position(rank_);
+        const int position = model_.plan.mesh.position(rank_);
+        for (std::size_t index = 0; index < model_.plan.buckets.size(); ++index)
             for (const auto &piece : model_.plan.buckets[index].pieces(position)) {
                 const std::string name = model_.spec.full_name(piece.parameter);
                 const auto key = hash_of(name.data(), name.size(), model_.spec.options().seed);
@@ -92,7 +93,6 @@ void Engine::initialise(vescomm_fsdp_fill_t fill, void *context) {
                 if (fill(context, piece.parameter, piece.first, piece.elements, values, key) != 0)
                     refuse("the function that sets parameter \"{}\" failed", name);
             }
-        }
         if (values_.generation() > 1) mirrored.shards().zero_states();  // at first they are 0
         optimizer_.set_steps(0);
         mirrored.store();

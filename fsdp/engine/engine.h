@@ -123,6 +123,8 @@ private:
     void send(std::size_t unit);
     void sum_over_replicas();
     double measure_norm();
+    // The values change, for which no gradients exist.
+    void drop_gradients();
     // Shards that the host can access.
     device::Mirror mirror() const {
         return {model_.plan, rank_, shards_, streams_.get(), streams_ ? &*wiring_->links : nullptr};

@@ -170,6 +170,7 @@ void Engine::load_within(double timeout_seconds, const std::string &path) {
     std::optional<device::Mirror> mirrored;
     event(Event::load, no_unit, true, hash_of(path.data(), path.size()), [&] {
         states_.require_closed("vescomm_fsdp_load()");
+        drop_gradients();
         wiring_->watch.verify(wiring_->watch.post(log_.now()));
         wiring_->parameters.forget();
         mirrored.emplace(mirror());

@@ -239,6 +239,11 @@ void GradientSlots::begin_step() {
     summed_.assign(summed_.size(), false);
 }
 
+void GradientSlots::drop() {
+    pool_.drop_pinned();
+    begin_step();
+}
+
 std::byte *GradientSlots::bucket_data(int slot, std::size_t bucket) const {
     return static_cast<std::byte *>(slots_[slot].memory.data()) + offsets_[bucket];
 }

@@ -40,6 +40,7 @@ public:
     void finish(bool last) override;
     void sum_over_replicas() override;
     void begin_step() override;
+    void drop() override;
 
     // Slots, and gradients in transfer in 8 bits.
     std::uint64_t bytes() const override;

@@ -63,6 +63,8 @@ public:
     virtual void sum_over_replicas() = 0;
     // The next step begins: the first sum of a unit overwrites its gradient shard.
     virtual void begin_step() = 0;
+    // Takes the slots from units whose gradients were not sent, and begins a step.
+    virtual void drop() = 0;
 
     virtual std::uint64_t bytes() const = 0;
     virtual std::uint64_t scratch_bytes() const = 0;

@@ -43,6 +43,14 @@ void SlotPool::drop_all() {
     for (int unit = 0; unit < static_cast<int>(slot_of_.size()); ++unit) drop(unit);
 }
 
+void SlotPool::drop_pinned() {
+    for (int unit = 0; unit < static_cast<int>(pins_.size()); ++unit) {
+        if (pins_[unit] == 0) continue;
+        pins_[unit] = 0;
+        drop(unit);
+    }
+}
+
 std::vector<int> SlotPool::pinned_beside(int unit) const {
     std::vector<int> units;
     for (int other = 0; other < static_cast<int>(pins_.size()); ++other)

@@ -42,6 +42,8 @@ public:
     void drop(int unit);
     // Empties all slots without pins.
     void drop_all();
+    // Removes all pins, and empties the slots of the units that had one.
+    void drop_pinned();
 
     const SlotRange &range(int unit) const { return ranges_[unit]; }
     int slot_of(int unit) const { return slot_of_[unit]; }

@@ -45,6 +45,12 @@ double Engine::measure_norm() {
     return *gradients_.norm;
 }
 
+void Engine::drop_gradients() {
+    states_.drop_gradients();
+    wiring_->gradients->drop();
+    gradients_ = {};
+}
+
 std::pair<double, bool> Engine::norm() {
     std::pair<double, bool> result;
     event(Event::norm, no_unit, true, 0, [&] {

@@ -154,6 +154,15 @@ void UnitStates::step() {
     phase_ = Phase::between;
 }
 
+void UnitStates::drop_gradients() {
+    if (phase_ == Phase::backward)
+        refuse(
+            "a micro-batch is in its backward pass; call vescomm_fsdp_finish_backward() or "
+            "vescomm_fsdp_reset() before");
+    if (phase_ == Phase::complete) phase_ = Phase::between;
+    for (State &state : units_) state.pending = false;
+}
+
 void UnitStates::reset() {
     units_.assign(units_.size(), {});
     phase_ = Phase::between;

@@ -39,6 +39,8 @@ public:
     // Throws if a unit is open.
     void require_closed(const char *what) const;
     void step();
+    // The gradients of this step are no longer needed. Throws in a backward pass.
+    void drop_gradients();
     void reset();
 
     // Throws if there is no such unit.

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <string_view>
+#include <tuple>
 
 #include "fsdp/checkpoint/checkpoint_ranks.h"
 #include "fsdp/training.h"
@@ -329,7 +330,7 @@ TEST(EngineCheckpoint, RefusesASaveWhileAUnitIsOpenOnAllRanks) {
             engine.begin();
             // The error of the other rank may arrive here.
             engine.pre_forward(0);
-            engine.save(folder.path("c"));
+            std::ignore = engine.save(folder.path("c"));
             ADD_FAILURE() << "a unit is open";
         } catch (const vescomm::Error &error) {
             EXPECT_NE(std::string(error.what()).find("unit \"embedding\" is still open"),
@@ -348,7 +349,7 @@ TEST(EngineCheckpoint, RanksThatSaveToDifferentFoldersGetAnError) {
         Engine engine(described.spec, comm);
         fill(engine);
         try {
-            engine.save(folder.path(std::to_string(comm.rank())));
+            std::ignore = engine.save(folder.path(std::to_string(comm.rank())));
             ADD_FAILURE() << "the folders differ";
         } catch (const vescomm::Error &error) {
             EXPECT_NE(std::string(error.what()).find("save"), std::string::npos) << error.what();

@@ -223,6 +223,11 @@ struct FailingModel {
     Described described;
 };
 
+vescomm_status_t status_of_step(Engine &engine) {
+    vescomm_fsdp_step_t step = vescomm_fsdp_step_init();
+    return vescomm_fsdp_step(engine.get(), &step, nullptr);
+}
+
 std::string sentence_of(const std::function<void()> &call) {
     try {
         call();
@@ -263,10 +268,11 @@ void expect_no_training_on_partly_updated_values(const std::string &preset, int 
         const auto expect_refused = [&] {
             const std::string refusal =
                 "the parameters of rank " + std::to_string(failing) + " are partly set or updated";
-            for (const std::string &text : {sentence_of([&] { engine.begin(VESCOMM_FSDP_EVAL); }),
-                                            sentence_of([&] { engine.begin(VESCOMM_FSDP_LAST); }),
-                                            sentence_of([&] { engine.unshard(0); }),
-                                            sentence_of([&] { engine.save(folder.path("no")); })})
+            for (const std::string &text :
+                 {sentence_of([&] { engine.begin(VESCOMM_FSDP_EVAL); }),
+                  sentence_of([&] { engine.begin(VESCOMM_FSDP_LAST); }),
+                  sentence_of([&] { engine.unshard(0); }),
+                  sentence_of([&] { std::ignore = engine.save(folder.path("no")); })})
                 EXPECT_NE(text.find(refusal), std::string::npos) << text;
         };
         for (int time = 0; time < 2; ++time) {
@@ -353,6 +359,36 @@ TEST(Step, NoRankTrainsOnInitialValuesThatOneRankHasNotSet) {
         EXPECT_EQ(engine.step().skipped, 0);
         EXPECT_EQ(values(engine, model), std::vector<float>(10, 2.0f));
     });
+}
+
+// New values have no gradients: neither complete ones, nor those of a part of the micro-batches.
+TEST(Step, HasNoGradientsOfValuesThatWereReplaced) {
+    checkpoint::testing_support::TemporaryFolder folder;
+    for (const bool loads : {false, true})
+        for (const bool keeps : {false, true})
+            run_ranks(2, [&](Communicator &comm) {
+                vescomm_fsdp_spec_options_t options = vescomm_fsdp_spec_options_init();
+                options.keep_gradients = keeps ? 1 : 0;
+                const Described described = describe(odd_model(), "zero3", options);
+                Engine engine(described.spec, comm);
+                fill(engine);
+                if (loads) engine.save(folder.path("c")).wait(60);
+                for (const bool last : {true, false}) {
+                    micro_batch(engine, described.ids, {}, 7, comm.rank(), 2, last);
+                    if (loads) engine.load(folder.path("c"));
+                    else fill(engine);
+                    if (!last) continue;
+                    EXPECT_EQ(status_of_step(engine), VESCOMM_ERROR_INVALID_ARGUMENT);
+                    comm.barrier();  // a rank that resets ends the step of the others
+                    engine.reset();
+                }
+                micro_batch(engine, described.ids, {}, 0, comm.rank(), 2, true);
+                engine.step();
+                EXPECT_EQ(read_all(engine, described.ids),
+                          train_on(1, odd_model(), "zero3", vescomm_fsdp_spec_options_init(),
+                                   {.steps = 1})
+                              .parameters);
+            });
 }
 
 }  // namespace

@@ -221,4 +221,9 @@ void Gradients::begin_step() {
     summed_.assign(summed_.size(), false);
 }
 
+void Gradients::drop() {
+    pool_.drop_pinned();
+    begin_step();
+}
+
 }  // namespace vescomm::fsdp::device

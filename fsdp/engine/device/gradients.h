@@ -36,6 +36,7 @@ public:
     void finish(bool last) override;
     void sum_over_replicas() override;
     void begin_step() override;
+    void drop() override;
     std::uint64_t bytes() const override { return buffers_.bytes(); }
     std::uint64_t scratch_bytes() const override { return scratch_.size(); }
 

@@ -550,14 +550,14 @@ typedef int (*vescomm_fsdp_fill_t)(void *context, uint64_t parameter, int64_t fi
 
 /**
  * Calls @p fill for every piece of a parameter that this rank owns, sets the states of optimizers
- * to zero and the count of steps to 0, as in a new engine. With partner_copy, ranks then send the
- * values to the holders of their copies. With replicas, such as those of ddp and hsdp, @p fill must
- * write the same values on each of them: they are not compared.
+ * to zero and the count of steps to 0, as in a new engine, and drops all gradients. With
+ * partner_copy, ranks then send the values to the holders of their copies. With replicas, such as
+ * those of ddp and hsdp, @p fill must write the same values on each of them: they are not compared.
  *
  * @param fill     called from the calling thread, only during the call.
  * @param context  passed to @p fill.
  * @return as the events. VESCOMM_ERROR_INVALID_ARGUMENT: @p fill failed, and masters are partly
- *         set; or a unit is open.
+ *         set; or a unit is open, or a micro-batch is in its backward pass.
  *
  * Collective: yes; all ranks call it between the same events.
  * Blocking: until gathers that read the masters are complete, such as prefetched ones, and with
@@ -848,10 +848,11 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_set_group(vescomm_fsdp_t *engine, uint
  * After: parameters, states of the optimizer and settings of groups are as after the last step, or
  * after vescomm_fsdp_create(). Views of parameters and gradients are invalid. If
  * vescomm_fsdp_step() succeeded on some ranks only, because another rank failed after its update,
- * reset completes the step on all ranks. There is one exception: if `step` of an optimizer kind
- * failed, the step counts as complete, and the shards of that rank stay partly updated. The same
- * holds for values that a failed vescomm_fsdp_initialise() or vescomm_fsdp_load() has partly set,
- * or has set on some ranks only. vescomm_fsdp_begin(), vescomm_fsdp_unshard(),
+ * reset completes the step on all ranks: the members `steps` and `skipped` of
+ * vescomm_fsdp_counters_t say whether the step was made. There is one exception: if `step` of an
+ * optimizer kind failed, the step counts as complete, and the shards of that rank stay partly
+ * updated. The same holds for values that a failed vescomm_fsdp_initialise() or vescomm_fsdp_load()
+ * has partly set, or has set on some ranks only. vescomm_fsdp_begin(), vescomm_fsdp_unshard(),
  * vescomm_fsdp_step(), vescomm_fsdp_save(), pre_forward and pre_backward then return
  * VESCOMM_ERROR_INVALID_ARGUMENT on all ranks, without another effect, until all ranks call
  * vescomm_fsdp_load() or vescomm_fsdp_initialise(). The error text names the rank.
@@ -1212,15 +1213,16 @@ VESCOMM_API vescomm_status_t vescomm_job_wait(vescomm_job_t *job, double timeout
 VESCOMM_API vescomm_status_t vescomm_job_free(vescomm_job_t *job);
 
 /**
- * Loads the latest save of a folder: masters, states of optimizers and the number of steps. The
- * number of ranks, the preset, expert_ranks, blocks and the planner's options may differ from those
- * of the save; names, shapes, frozen parameters and optimizers must not.
+ * Loads the latest save of a folder: masters, states of optimizers and the number of steps. Drops
+ * all gradients. The number of ranks, the preset, expert_ranks, blocks and the planner's options
+ * may differ from those of the save; names, shapes, frozen parameters and optimizers must not.
  *
  * @param folder  that of vescomm_fsdp_save(); or the path of an older save in it, such as
  *                "FOLDER/save-0000000011".
- * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: a unit is open; there is no complete save; a
- *         tensor is missing, is not in this model, or has another shape or type; a file is damaged.
- *         VESCOMM_ERROR_SYSTEM: a file cannot be read. The error text is the same on all ranks. If
+ * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: a unit is open, or a micro-batch is in its
+ *         backward pass; there is no complete save; a tensor is missing, is not in this model, or
+ *         has another shape or type; a file is damaged. VESCOMM_ERROR_SYSTEM: a file cannot be
+ *         read. The error text is the same on all ranks. If
  *         a save was found, masters and states are then undefined, and vescomm_fsdp_begin()
  *         refuses to train: load another folder, or initialise them.
  *
