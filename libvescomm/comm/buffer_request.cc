@@ -112,21 +112,13 @@ RequestOptions resolve_in_place(int rank, const Buffer *buffer, RequestOptions o
     return options;
 }
 
-// The collective on the buffer, and its variant on arrays that pass through the staging buffer. The
-// variant needs one more copy, but one wait instead of two or three, because no rank has to learn
-// that its bytes were read. For many bytes the copy costs more than the waits, and predictions take
-// long. Between nodes, only the variant can combine in the order of ranks, or reduce to a root.
+// The collective on the buffer, and its variant on arrays that pass through the staging buffer.
 std::vector<AnyProblem> variants_of(const BufferProblem &problem, const Buffer *buffer,
                                     const StagingBuffer &staging, bool forced) {
-    constexpr std::int64_t max_bytes = 1 << 20;
     std::vector<AnyProblem> variants{problem};
-    if (buffer == nullptr || buffer->per_node()) return variants;
+    if (buffer == nullptr) return variants;
     const auto bytes = problem.elements() * static_cast<std::int64_t>(size_of(buffer->type()));
-    const bool is_worth_it = problem.nodes.count() == 1 && (forced || bytes <= max_bytes);
-    const bool only_staged =
-        problem.nodes.count() > 1 && (problem.collective == Collective::reduce ||
-                                      (problem.in_order && reduces(problem.collective)));
-    if (!is_worth_it && !only_staged) return variants;
+    if (!has_staged_variant(problem, bytes, forced)) return variants;
     ArrayProblem staged(problem);
     staging.give_space(staged, buffer->type());
     variants.emplace_back(std::move(staged));

@@ -123,6 +123,14 @@ std::int64_t ArrayProblem::output_size(int rank) const {
     }
 }
 
+bool has_staged_variant(const BufferProblem &problem, std::int64_t bytes, bool forced) {
+    constexpr std::int64_t max_bytes = 1 << 20;
+    if (problem.per_node || problem.cuts.empty()) return false;
+    if (problem.nodes.count() == 1) return forced || bytes <= max_bytes;
+    return problem.collective == Collective::reduce ||
+           (problem.in_order && reduces(problem.collective));
+}
+
 void cut_evenly(std::int64_t elements, int ranks, std::vector<std::int64_t> &cuts) {
     const std::int64_t line = elements >= 64 * std::int64_t{ranks} ? 64 : 1;
     const std::int64_t share = (elements / ranks + line - 1) / line * line;

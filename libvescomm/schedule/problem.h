@@ -168,6 +168,13 @@ private:
     std::variant<BufferProblem, ArrayProblem> problem_;
 };
 
+// True if a collective on a buffer of `bytes` bytes may also pass through the staging buffer, as
+// a collective on arrays. `forced`: an algorithm was asked for. One copy more, but one wait instead
+// of two or three, because no rank has to learn that its bytes were read: for many bytes the copy
+// costs more than the waits, and predictions take long. Between nodes, only arrays can be combined
+// in the order of ranks, or reduced to a root.
+bool has_staged_variant(const BufferProblem &problem, std::int64_t bytes, bool forced);
+
 // Sets `cuts` to equal shards. Shards are whole cache lines if each has at least 64 elements.
 void cut_evenly(std::int64_t elements, int ranks, std::vector<std::int64_t> &cuts);
 

@@ -38,7 +38,8 @@ const Candidate &best_of(const std::vector<Candidate> &candidates) {
     return *best;
 }
 
-std::string why(const Candidate &best, const Choice &choice, const AnyProblem &problem) {
+std::string why(const Candidate &best, const Choice &choice, std::span<const AnyProblem> variants) {
+    const AnyProblem &problem = variants.front();
     if (choice.candidates.size() == 1) return "it is the only one for " + words(problem);
     if (!is_known_to_all(problem))
         return "it is the first for " + words(problem) + ", of which no rank knows all counts";
@@ -47,8 +48,11 @@ std::string why(const Candidate &best, const Choice &choice, const AnyProblem &p
     bool first = true, faster = false;
     for (const Candidate &other : choice.candidates) {
         if (&other == &best || !other.seconds) continue;
-        text += fmt::format("{} {}{}{} {}", first ? ";" : ",", other.algorithm->name,
-                            other.variant == best.variant ? "" : " in its other variant",
+        const char *path = other.variant == best.variant ? ""
+                           : variants[other.variant].arrays() == nullptr
+                               ? " in the buffer"
+                               : " through the staging buffer";
+        text += fmt::format("{} {}{}{} {}", first ? ";" : ",", other.algorithm->name, path,
                             first ? " takes" : "", time_text(*other.seconds));
         first = false;
         faster = faster || *other.seconds < *best.seconds;
@@ -102,7 +106,7 @@ Choice select(std::span<const AnyProblem> variants, const ElementBytes &bytes,
         is_known_to_all(problem) ? best_of(choice.candidates) : choice.candidates.front();
     choice.algorithm = best.algorithm;
     choice.variant = best.variant;
-    choice.why = why(best, choice, problem);
+    choice.why = why(best, choice, variants);
     return choice;
 }
 

@@ -9,6 +9,8 @@
 #include <fstream>
 #include <limits>
 #include <set>
+#include <span>
+#include <utility>
 
 #include "base/error.h"
 #include "schedule/forced.h"
@@ -145,6 +147,17 @@ Problem common_of(const Question &question) {
     return problem;
 }
 
+// The parts of the staging buffer that arrays of f32 pass through.
+void give_space(ArrayProblem &problem) {
+    problem.staging = {0, staging_bytes / 4};
+    problem.partial = {0, partial_bytes / 4};
+    problem.inlined = max_inline_bytes / 4;
+    problem.pairs = {.begin = staging_bytes / 4 + 64,
+                     .stride = (max_pair_bytes + 64) / 4,
+                     .beside = 12,
+                     .count = max_pair_bytes / 4};
+}
+
 AnyProblem problem_of(const Question &question) {
     Problem common = common_of(question);
     const Collective collective = common.collective;
@@ -157,13 +170,7 @@ AnyProblem problem_of(const Question &question) {
         return problem;
     }
     ArrayProblem problem(std::move(common));
-    problem.staging = {0, staging_bytes / 4};
-    problem.partial = {0, partial_bytes / 4};
-    problem.inlined = max_inline_bytes / 4;
-    problem.pairs = {.begin = staging_bytes / 4 + 64,
-                     .stride = (max_pair_bytes + 64) / 4,
-                     .beside = 12,
-                     .count = max_pair_bytes / 4};
+    give_space(problem);
     if (collective != Collective::all_to_all_v) return problem;
     const int ranks = problem.ranks();
     if (ranks > max_ranks_exchanging)
@@ -171,6 +178,26 @@ AnyProblem problem_of(const Question &question) {
                std::to_string(max_ranks_exchanging) + " are possible here");
     problem.exchange = exchange_of(cuts_of(question, ranks));
     return problem;
+}
+
+// The algorithm that is asked for. One in `question` takes precedence over the variable.
+std::string forced_in(const Question &question, Collective collective) {
+    return question.algorithm.empty() ? std::string(Forced::parse(question.forced).of(collective))
+                                      : question.algorithm;
+}
+
+// The variants among which the library chooses.
+std::vector<AnyProblem> variants_of(const Question &question) {
+    std::vector<AnyProblem> variants = {problem_of(question)};
+    const BufferProblem *buffers = variants[0].buffers();
+    if (buffers == nullptr) return variants;
+    const bool forced = !forced_in(question, buffers->collective).empty();
+    if (!has_staged_variant(*buffers, static_cast<std::int64_t>(question.bytes), forced))
+        return variants;
+    ArrayProblem staged(*buffers);
+    give_space(staged);
+    variants.emplace_back(std::move(staged));
+    return variants;
 }
 
 std::string where(const AnyProblem &problem) {
@@ -201,44 +228,52 @@ void show_times(const AlgorithmEntry &algorithm, const AnyProblem &problem,
         share(times.waiting), share(times.stepping));
 }
 
-void show_row(const char *mark, const std::string &time, const AlgorithmEntry &entry) {
-    std::printf("%s %11s  %.*s: %.*s\n", mark, time.c_str(), static_cast<int>(entry.name.size()),
-                entry.name.data(), static_cast<int>(entry.summary.size()), entry.summary.data());
+void show_row(const char *mark, const std::string &time, const AlgorithmEntry &entry,
+              const char *addition) {
+    std::printf("%s %11s  %.*s: %.*s%s\n", mark, time.c_str(), static_cast<int>(entry.name.size()),
+                entry.name.data(), static_cast<int>(entry.summary.size()), entry.summary.data(),
+                addition);
 }
 
-// The choice that the library makes. An algorithm in `question` takes precedence over the variable.
-Choice choice_for(const Question &question, const AnyProblem &problem) {
-    const bool asked = !question.algorithm.empty();
-    const Forced forced = Forced::parse(question.forced);
-    const std::string_view algorithm =
-        asked ? std::string_view(question.algorithm) : forced.of(problem->collective);
-    return select({&problem, 1}, {}, question.machine, algorithm,
-                  asked || algorithm.empty() ? "" : "VESCOMM_ALGORITHM");
+// The choice that the library makes.
+Choice choice_for(const Question &question, std::span<const AnyProblem> variants) {
+    const std::string forced = forced_in(question, variants[0]->collective);
+    return select(variants, {}, question.machine, forced,
+                  !question.algorithm.empty() || forced.empty() ? "" : "VESCOMM_ALGORITHM");
+}
+
+bool is_chosen(const Candidate &candidate, const Choice &choice) {
+    return candidate.algorithm == choice.algorithm && candidate.variant == choice.variant;
 }
 
 }  // namespace
 
 void explain(const Question &question) {
-    const AnyProblem problem = problem_of(question);
-    const Choice choice = choice_for(question, problem);
+    const std::vector<AnyProblem> variants = variants_of(question);
+    const AnyProblem &asked = variants[0];
+    const Choice choice = choice_for(question, variants);
     std::printf("%s of %llu bytes over %d ranks on %d nodes%s\n", question.collective.c_str(),
-                static_cast<unsigned long long>(question.bytes), problem->ranks(),
-                problem->nodes.count(), where(problem).c_str());
+                static_cast<unsigned long long>(question.bytes), asked->ranks(),
+                asked->nodes.count(), where(asked).c_str());
 
     std::vector<Candidate> candidates = choice.candidates;
     for (Candidate &candidate : candidates)
-        candidate.seconds = predict(*candidate.algorithm, problem, {}, question.machine);
+        candidate.seconds =
+            predict(*candidate.algorithm, variants[candidate.variant], {}, question.machine);
     // Candidates without a prediction are last.
     std::ranges::stable_sort(candidates, {}, [](const Candidate &candidate) {
         return candidate.seconds.value_or(std::numeric_limits<double>::infinity());
     });
-    for (const Candidate &candidate : candidates) {
-        show_row(candidate.algorithm == choice.algorithm ? "*" : " ",
-                 candidate.seconds ? time_text(*candidate.seconds) : "?", *candidate.algorithm);
-    }
+    for (const Candidate &candidate : candidates)
+        show_row(is_chosen(candidate, choice) ? "*" : " ",
+                 candidate.seconds ? time_text(*candidate.seconds) : "?", *candidate.algorithm,
+                 candidate.variant > 0 ? "; through the staging buffer" : "");
     for (const AlgorithmEntry &entry : algorithms())
-        if (entry.collective == problem->collective && !entry.solves(problem))
-            show_row("-", "", entry);
+        if (entry.collective == asked->collective &&
+            std::ranges::none_of(variants,
+                                 [&](const AnyProblem &problem) { return entry.solves(problem); }))
+            show_row("-", "", entry, "");
+    const AnyProblem &problem = variants[choice.variant];
     std::printf("(*: chosen, because %s; -: does not suit this)\n", choice.why.c_str());
     if (problem->ranks() <= max_ranks_shown)
         show_times(*choice.algorithm, problem, question.machine);
@@ -268,15 +303,17 @@ void explain_growth(Question question, const std::vector<int> &ranks, bool as_js
     for (const int each : ranks) {
         question.ranks = each;
         question.nodes = {(each + of_a_node - 1) / of_a_node};
-        const AnyProblem problem = problem_of(question);
-        const Choice choice = choice_for(question, problem);
+        const std::vector<AnyProblem> variants = variants_of(question);
+        const Choice choice = choice_for(question, variants);
         for (const Candidate &candidate : choice.candidates) {
             // select() predicts only if there are several candidates and none is forced.
             const auto seconds = candidate.seconds
                                      ? candidate.seconds
-                                     : predict(*candidate.algorithm, problem, {}, question.machine);
-            rows.push_back({each, std::string(candidate.algorithm->name), seconds,
-                            candidate.algorithm == choice.algorithm});
+                                     : predict(*candidate.algorithm, variants[candidate.variant],
+                                               {}, question.machine);
+            const std::string name(candidate.algorithm->name);
+            rows.push_back({each, candidate.variant > 0 ? name + " (staging)" : name, seconds,
+                            is_chosen(candidate, choice)});
         }
     }
     if (!as_json) {

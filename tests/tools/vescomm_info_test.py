@@ -170,6 +170,18 @@ class Explain(unittest.TestCase):
         self.assertEqual(self.explain(*arguments), self.explain(*arguments, "--per-rank"))
         self.assertNotEqual(self.explain(*arguments), self.explain(*arguments, "--per-node"))
 
+    def test_shows_the_ways_through_the_staging_buffer(self):
+        rows, out = self.explain("all_gather_v", "--bytes", "4KiB", "--ranks", 4, "--nodes", 1)
+        self.assertIn("staged", [name for mark, _, name in rows if mark != "-"])
+        self.assertRegex(out, r"(?m)^. .* us  staged: .*; through the staging buffer$")
+        self.assertRegex(out, r"chosen, because .*inline through the staging buffer takes")
+        # A copy of 4 MiB costs more than the waits.
+        _, out = self.explain("all_gather_v", "--bytes", "4MiB", "--ranks", 4, "--nodes", 1)
+        self.assertNotIn("; through", out)
+        rows, _ = self.explain("all_gather_v", "--bytes", "4MiB", "--ranks", 4, "--nodes", 1,
+                               "--algorithm", "staged")
+        self.assertIn(("*", "staged"), [(mark, name) for mark, _, name in rows])
+
     def test_knows_every_collective(self):
         for name in ("all_gather_v", "reduce_scatter_v", "all_reduce", "broadcast", "reduce",
                      "gather_v", "scatter_v", "all_to_all_v", "barrier"):
