@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <new>
 #include <utility>
 
 #include "base/error.h"
@@ -77,12 +78,19 @@ std::unique_ptr<CallGroup> CallGroups::end() {
     const auto ends = [this](const CallGroup &group) { return repeats_ == group.keys.size(); };
     const bool same = repeated_ && (ends(*repeated_) || repeat_another(ends));
     if (!same) {
-        if (!made_) leave_repeated();
-        try {
-            make_parts(*made_);
-        } catch (const Error &) {
+        const auto close = [this] {
             made_.reset();
             open_ = false;
+        };
+        try {
+            if (!made_) leave_repeated();
+            make_parts(*made_);
+        } catch (const std::bad_alloc &) {
+            // A broken communicator will not start the group, so there is no second attempt.
+            if (calls_.staging()->comm()->failure().broken()) close();
+            throw;
+        } catch (const Error &) {
+            close();
             throw;
         }
     }

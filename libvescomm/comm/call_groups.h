@@ -31,8 +31,8 @@ public:
     bool repeats(const CallArguments &arguments) noexcept;
     void add(const Call &call, const CallArguments &arguments);
     // Ends the group. Calls that fuse become one request, at the position of the first. If it
-    // throws std::bad_alloc, the group is still open, with all of its calls. After any other
-    // exception it has ended, and nothing has happened.
+    // throws std::bad_alloc, the group is still open, with all of its calls, unless the
+    // communicator is broken. After any other exception it has ended, and nothing has happened.
     std::unique_ptr<CallGroup> end();
     // Takes back a group of which no request is in use.
     void keep(std::unique_ptr<CallGroup> group) noexcept;

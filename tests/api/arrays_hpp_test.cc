@@ -84,6 +84,31 @@ TEST_F(ArraysHpp, TheTypeIsDeducedFromAnyContiguousRange) {
                   const Floats &>);
 }
 
+// A call in the background would read and write a temporary after its end.
+TEST_F(ArraysHpp, ARequestTakesNoTemporaryArray) {
+    const auto reduces = []<typename Source, typename Output, typename Slot>(
+                             std::type_identity<Source>, std::type_identity<Output>,
+                             std::type_identity<Slot>) {
+        return requires(vescomm::Communicator & c, Slot slot) {
+            vescomm::all_reduce(c, std::declval<Source>(), std::declval<Output>(), VESCOMM_SUM,
+                                slot);
+        };
+    };
+    constexpr std::type_identity<const Floats &> kept;
+    constexpr std::type_identity<Floats &> target;
+    constexpr std::type_identity<Floats> temporary;
+    constexpr std::type_identity<std::span<float>> view;
+    constexpr std::type_identity<vescomm::Request *> background;
+    constexpr std::type_identity<std::nullptr_t> waits;
+    static_assert(reduces(kept, target, background));
+    static_assert(reduces(view, view, background));
+    static_assert(!reduces(temporary, target, background));
+    static_assert(!reduces(kept, temporary, background));
+    static_assert(reduces(temporary, target, waits));
+    vescomm::all_reduce(comm, Floats{4, 5, 6}, output);
+    EXPECT_EQ(output, (Floats{4, 5, 6}));
+}
+
 // Host memory has no streams.
 TEST_F(ArraysHpp, RefusesAStream) {
     int stream = 0;

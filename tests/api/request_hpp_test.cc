@@ -8,6 +8,7 @@
 #include <atomic>
 #include <functional>
 #include <latch>
+#include <stdexcept>
 #include <thread>
 
 #include "support/free_port.h"
@@ -157,6 +158,68 @@ TEST(RequestHpp, WritesNothingAfterAFailedWait) {
             EXPECT_THROW(comm.barrier(), vescomm::Error);
             EXPECT_EQ(overwritten(sum), 0);
         }
+    });
+}
+
+// Rank 1 sends only when rank 0 has left the scope of its receive.
+TEST(RequestHpp, AnExceptionThatEndsARunningRequestAbortsBeforeTheWait) {
+    std::latch left(1);
+    run_pair(5, [&](Communicator &comm) {
+        vescomm_status_t status = VESCOMM_OK;
+        try {
+            if (comm.rank() == 0) {
+                Floats data(count);
+                try {
+                    Request request;
+                    vescomm::receive(comm, data, 1, &request);
+                    throw std::runtime_error("mine");
+                } catch (const std::runtime_error &) {
+                    left.count_down();
+                }
+            } else {
+                left.wait();
+            }
+            comm.barrier();
+        } catch (const vescomm::Error &error) {
+            status = error.status();
+        }
+        // Not a timeout.
+        EXPECT_EQ(status, VESCOMM_ERROR_ABORTED);
+    });
+}
+
+TEST(RequestHpp, AnExceptionThatEndsACompleteRequestDoesNotAbort) {
+    run_pair(60, [](Communicator &comm) {
+        Floats array(count, 1);
+        try {
+            Request complete, moved;
+            vescomm::all_reduce(comm, array, VESCOMM_SUM, &complete);
+            complete.wait();
+            moved = std::move(complete);
+            throw std::runtime_error("mine");
+        } catch (const std::runtime_error &) {
+            comm.barrier();
+        }
+        EXPECT_EQ(array, Floats(count, 2));
+        comm.finalize();
+    });
+}
+
+// An assignment exchanges the communicators of the requests too.
+TEST(RequestHpp, ARequestAbortsItsOwnCommunicator) {
+    run_pair(60, [](Communicator &comm) {
+        Communicator other = comm.dup();
+        Floats data(count);
+        try {
+            Request on_other = Request::barrier(other), running;
+            vescomm::receive(comm, data, 1 - comm.rank(), &running);
+            std::swap(on_other, running);
+            throw std::runtime_error("mine");
+        } catch (const std::runtime_error &) {
+            other.barrier();
+        }
+        EXPECT_THROW(comm.barrier(), vescomm::Error);
+        other.finalize();
     });
 }
 

@@ -145,7 +145,9 @@ private:
 // failed.
 class Engine {
 public:
-    // `comm` must outlive the engine.
+    // The handle of `comm`, which may move to another owner, must outlive the engine, or exist
+    // until recover() succeeds. comm = comm.shrink() frees it too early: give the survivors a name
+    // of their own, recover, and free `comm` then.
     Engine(const Spec &spec, const Communicator &comm) {
         vescomm_comm_t *const comms[] = {comm.get()};
         vescomm_fsdp_t *made = nullptr;
@@ -285,7 +287,7 @@ public:
 
     void progress() { check(vescomm_fsdp_progress(get())); }
 
-    // Owned by the engine.
+    // Owned by the engine; invalid after reset() and recover(), which replace it.
     vescomm_comm_t *comm() {
         vescomm_comm_t *comm = nullptr;
         check(vescomm_fsdp_get_comm(get(), &comm));
@@ -293,9 +295,10 @@ public:
     }
 
     // Saves in the background, with bytes of this rank. keep: saves that remain in the folder;
-    // 0: 2.
-    Job save(const std::string &folder, std::span<const std::byte> extra = {},
-             std::int32_t keep = 0) {
+    // 0: 2. Keep the job and wait for it: the destructor of a job cancels a save that has not
+    // ended.
+    [[nodiscard("a job that is destroyed cancels its save")]] Job save(
+        const std::string &folder, std::span<const std::byte> extra = {}, std::int32_t keep = 0) {
         vescomm_fsdp_extra_t bytes = vescomm_fsdp_extra_init();
         bytes.keep = keep;
         bytes.data = extra.data();

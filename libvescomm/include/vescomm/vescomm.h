@@ -1737,9 +1737,10 @@ VESCOMM_API vescomm_status_t vescomm_group_begin(vescomm_comm_t *comm);
  * @param request  [out] one request for the whole group; free with vescomm_request_free(). NULL:
  *                 the call returns when all operations are complete on this rank.
  * @return as the collectives. VESCOMM_ERROR_INVALID_ARGUMENT: no group has begun, there is no such
- *         algorithm, or the calls of one operation have more than 2^40 elements together; nothing
- *         has started, and the group has ended. VESCOMM_ERROR_OUT_OF_MEMORY: nothing has started,
- *         and the group is still open. After any other error operations may have run.
+ *         algorithm, or one operation has more than 2^40 elements; nothing has started, and the
+ *         group has ended. VESCOMM_ERROR_OUT_OF_MEMORY: nothing has started, and the group is still
+ *         open, but ends if the communicator is broken and @p request is NULL. After other errors
+ *         operations may have run.
  * Collective: yes, same order.  Blocking: without a request, at most the timeout.
  * Threads: one at a time per communicator.  Since: 0.1
  */

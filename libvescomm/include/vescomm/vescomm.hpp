@@ -318,7 +318,7 @@ public:
     Communicator &operator=(Communicator &&) noexcept = default;
     // If an exception leaves the scope of the communicator, the destructor aborts the communicator
     // on all ranks: this rank will not make the calls that the others wait for. An exception that
-    // is caught within the scope does not abort it.
+    // is caught within the scope does not abort it, unless a Request or group() does.
     ~Communicator() {
         if (owner_ && std::uncaught_exceptions() > exceptions_)
             vescomm_comm_abort(
@@ -332,7 +332,10 @@ private:
 };
 
 // Allocates registered memory, so that std::vector<float, vescomm::Allocator<float>> is an array
-// that moves within a node without a copy in between. The communicator must outlive the containers.
+// that moves within a node without a copy in between. It stores the handle of the communicator, not
+// the object: the handle must outlive the containers. An assignment frees the old handle, also
+// comm = comm.shrink(); keep the old communicator under another name for as long as its containers
+// exist.
 template <typename T>
 class Allocator {
 public:
@@ -450,12 +453,15 @@ private:
 
 // A collective, a message, or a group of calls, created once and started many times.
 //
-// If the request is running, the destructor waits until it is complete, and throws no exception. A
-// function of vescomm_set_interrupt() does not end this wait. If the wait fails, at the latest
-// after the timeout, the communicator is broken. After the destructor nothing writes to the
-// caller's arrays (source and output), also when the wait has failed. After a failed wait, however,
-// other ranks of this node may still write to the request's buffer until they observe the failure.
-// The buffer can be freed nevertheless: every process has its own mapping.
+// If the request is running, the destructor waits until it is complete, and throws no exception. If
+// an exception leaves the scope of the running request, the destructor first aborts the
+// communicator on all ranks, so that it does not wait for ranks that wait for this one. Wait for
+// the request within the scope if the program is to catch the exception and go on with the
+// communicator. A function of vescomm_set_interrupt() does not end the destructor's wait. If the
+// wait fails, at the latest after the timeout, the communicator is broken. After the destructor
+// nothing writes to the caller's arrays (source and output), also when the wait has failed. After a
+// failed wait, however, other ranks of this node may still write to the request's buffer until they
+// observe the failure. The buffer can be freed nevertheless: every process has its own mapping.
 class Request {
 public:
     Request() = default;
@@ -488,7 +494,7 @@ public:
     static Request barrier(const Communicator &comm) {
         vescomm_request_t *made = nullptr;
         check(vescomm_barrier_create(comm.get(), nullptr, &made));
-        return Request(made);
+        return Request(comm, made);
     }
 
     // `stream` must be nullptr: all memory here is host memory.
@@ -527,8 +533,23 @@ public:
 
     vescomm_request_t *get() const noexcept { return owner_.get(); }
 
+    Request(Request &&) noexcept = default;
+    Request &operator=(Request &&other) noexcept {
+        owner_ = std::move(other.owner_);
+        std::swap(comm_, other.comm_);
+        std::swap(exceptions_, other.exceptions_);
+        return *this;
+    }
+    ~Request() {
+        if (owner_ && std::uncaught_exceptions() > exceptions_ && running())
+            vescomm_comm_abort(comm_,
+                               "an exception left the scope of a running request on this rank; see "
+                               "the output of that rank");
+    }
+
 private:
-    explicit Request(vescomm_request_t *owned) noexcept : owner_(owned) {}
+    Request(const Communicator &comm, vescomm_request_t *owned) noexcept
+        : owner_(owned), comm_(comm.get()) {}
     friend class detail::Started;
 
     template <typename Create>
@@ -536,7 +557,7 @@ private:
                           const vescomm_request_options_t &options) {
         vescomm_request_t *made = nullptr;
         check(make(comm.get(), buffer.get(), &options, &made));
-        return Request(made);
+        return Request(comm, made);
     }
 
     static void check_complete(vescomm_status_t status) {
@@ -545,6 +566,8 @@ private:
             throw Error(status,
                         "the wait for a request was interrupted; the request is still running");
     }
+
+    bool running() const noexcept { return vescomm_request_test(get()) == VESCOMM_IN_PROGRESS; }
 
     static vescomm_status_t end(vescomm_request_t *request) {
         if (request == nullptr) return VESCOMM_OK;
@@ -555,6 +578,9 @@ private:
 
     using Owner = detail::Owner<vescomm_request_t, end>;
     Owner owner_;
+    // Valid while the request is running: finalizing a communicator completes its requests.
+    vescomm_comm_t *comm_ = nullptr;
+    int exceptions_ = std::uncaught_exceptions();
 };
 
 namespace detail {
@@ -562,14 +588,15 @@ namespace detail {
 // Moves the request that a call has started into the caller's Request, if the caller passed one.
 class Started {
 public:
-    explicit Started(Request *request) noexcept : request_(request) {}
+    Started(const Communicator &comm, Request *request) noexcept : comm_(comm), request_(request) {}
     vescomm_request_t **slot() noexcept { return request_ != nullptr ? &made_ : nullptr; }
     void done(vescomm_status_t status) {
         check(status);
-        if (request_ != nullptr) *request_ = Request(made_);
+        if (request_ != nullptr) *request_ = Request(comm_, made_);
     }
 
 private:
+    const Communicator &comm_;
     Request *request_;
     vescomm_request_t *made_ = nullptr;
 };
@@ -599,7 +626,9 @@ inline void require_ranks(const char *function, const Communicator &comm,
 
 }  // namespace detail
 
-// The vescomm_type_t of a C++ type. An unsigned integer is an integer, never the bits of a float.
+// The vescomm_type_t of a C++ type. An unsigned integer is an integer, never the bits of a float. A
+// bool is VESCOMM_BOOL, of which every byte is a value: a program in another language must send
+// only 0 and 1, because a bool has no other value.
 template <typename T>
 constexpr vescomm_type_t type_of() noexcept {
     using U = std::remove_const_t<T>;
@@ -636,9 +665,9 @@ constexpr vescomm_type_t type_of() noexcept {
 // counts are numbers of elements. Blocks lie one after another, in the order of ranks.
 //
 // Without a request a call returns when it is complete on this rank. With a request it returns when
-// it has started, and the arrays must exist until the request is complete. The new request
-// replaces that in *request, which is waited for then. `stream` must be nullptr: all
-// memory here is host memory.
+// it has started, and the arrays must exist until the request is complete: a temporary container is
+// no array then. The new request replaces that in *request, which is waited for then. `stream` must
+// be nullptr: all memory here is host memory.
 
 namespace detail {
 
@@ -657,6 +686,12 @@ template <typename Source, typename Target>
 concept Pair = Array<Source> && Output<Target> &&
     std::same_as<std::remove_const_t<Element<Source>>, Element<Target>>;
 
+// The argument of a call for its request. A call with a temporary array takes only nullptr: the
+// array ends when the call returns. A temporary std::span is no temporary array.
+template <typename... Ranges>
+using Slot =
+    std::conditional_t<(std::ranges::borrowed_range<Ranges> && ...), Request *, std::nullptr_t>;
+
 template <typename Range>
 constexpr vescomm_type_t type_in = type_of<std::remove_const_t<Element<Range>>>();
 
@@ -668,16 +703,16 @@ std::int64_t count(const Range &range) {
 }  // namespace detail
 
 template <typename Source, typename Output>
-requires detail::Pair<const Source &, Output &>
-void all_gather_v(const Communicator &comm, const Source &source, Output &&output,
-                  std::span<const std::int64_t> counts, Request *request = nullptr,
-                  void *stream = nullptr) {
+requires detail::Pair<Source &, Output &>
+void all_gather_v(const Communicator &comm, Source &&source, Output &&output,
+                  std::span<const std::int64_t> counts,
+                  detail::Slot<Source, Output> request = nullptr, void *stream = nullptr) {
     detail::require_ranks("all_gather_v", comm, counts);
     const auto mine = static_cast<std::size_t>(counts[static_cast<std::size_t>(comm.rank())]);
     detail::require_elements("all_gather_v", "source", std::ranges::size(source), mine);
     detail::require_elements("all_gather_v", "output", std::ranges::size(output),
                              detail::sum(counts));
-    detail::Started started(request);
+    detail::Started started(comm, request);
     started.done(vescomm_all_gather_v(comm.get(), std::ranges::data(source),
                                       std::ranges::data(output), counts.data(), nullptr,
                                       detail::type_in<Output &>, nullptr, stream, started.slot()));
@@ -685,28 +720,28 @@ void all_gather_v(const Communicator &comm, const Source &source, Output &&outpu
 
 // Every rank has a source of the same size.
 template <typename Source, typename Output>
-requires detail::Pair<const Source &, Output &>
-void all_gather(const Communicator &comm, const Source &source, Output &&output,
-                Request *request = nullptr, void *stream = nullptr) {
+requires detail::Pair<Source &, Output &>
+void all_gather(const Communicator &comm, Source &&source, Output &&output,
+                detail::Slot<Source, Output> request = nullptr, void *stream = nullptr) {
     detail::require_elements("all_gather", "output", std::ranges::size(output),
                              std::ranges::size(source) * detail::ranks(comm));
-    detail::Started started(request);
+    detail::Started started(comm, request);
     started.done(vescomm_all_gather(comm.get(), std::ranges::data(source),
                                     std::ranges::data(output), detail::count(source),
                                     detail::type_in<Output &>, nullptr, stream, started.slot()));
 }
 
 template <typename Source, typename Output>
-requires detail::Pair<const Source &, Output &>
-void reduce_scatter_v(const Communicator &comm, const Source &source, Output &&output,
+requires detail::Pair<Source &, Output &>
+void reduce_scatter_v(const Communicator &comm, Source &&source, Output &&output,
                       std::span<const std::int64_t> counts, vescomm_op_t op = VESCOMM_SUM,
-                      Request *request = nullptr, void *stream = nullptr) {
+                      detail::Slot<Source, Output> request = nullptr, void *stream = nullptr) {
     detail::require_ranks("reduce_scatter_v", comm, counts);
     const auto mine = static_cast<std::size_t>(counts[static_cast<std::size_t>(comm.rank())]);
     detail::require_elements("reduce_scatter_v", "source", std::ranges::size(source),
                              detail::sum(counts));
     detail::require_elements("reduce_scatter_v", "output", std::ranges::size(output), mine);
-    detail::Started started(request);
+    detail::Started started(comm, request);
     started.done(vescomm_reduce_scatter_v(
         comm.get(), std::ranges::data(source), std::ranges::data(output), counts.data(),
         detail::type_in<Output &>, op, nullptr, stream, started.slot()));
@@ -714,25 +749,26 @@ void reduce_scatter_v(const Communicator &comm, const Source &source, Output &&o
 
 // Every rank has an output of the same size.
 template <typename Source, typename Output>
-requires detail::Pair<const Source &, Output &>
-void reduce_scatter(const Communicator &comm, const Source &source, Output &&output,
-                    vescomm_op_t op = VESCOMM_SUM, Request *request = nullptr,
+requires detail::Pair<Source &, Output &>
+void reduce_scatter(const Communicator &comm, Source &&source, Output &&output,
+                    vescomm_op_t op = VESCOMM_SUM, detail::Slot<Source, Output> request = nullptr,
                     void *stream = nullptr) {
     detail::require_elements("reduce_scatter", "source", std::ranges::size(source),
                              std::ranges::size(output) * detail::ranks(comm));
-    detail::Started started(request);
+    detail::Started started(comm, request);
     started.done(vescomm_reduce_scatter(
         comm.get(), std::ranges::data(source), std::ranges::data(output), detail::count(output),
         detail::type_in<Output &>, op, nullptr, stream, started.slot()));
 }
 
 template <typename Source, typename Output>
-requires detail::Pair<const Source &, Output &>
-void all_reduce(const Communicator &comm, const Source &source, Output &&output,
-                vescomm_op_t op = VESCOMM_SUM, Request *request = nullptr, void *stream = nullptr) {
+requires detail::Pair<Source &, Output &>
+void all_reduce(const Communicator &comm, Source &&source, Output &&output,
+                vescomm_op_t op = VESCOMM_SUM, detail::Slot<Source, Output> request = nullptr,
+                void *stream = nullptr) {
     detail::require_elements("all_reduce", "output", std::ranges::size(output),
                              std::ranges::size(source));
-    detail::Started started(request);
+    detail::Started started(comm, request);
     started.done(vescomm_all_reduce(
         comm.get(), std::ranges::data(source), std::ranges::data(output), detail::count(source),
         detail::type_in<Output &>, op, nullptr, stream, started.slot()));
@@ -742,20 +778,20 @@ void all_reduce(const Communicator &comm, const Source &source, Output &&output,
 template <typename Data>
 requires detail::Output<Data &>
 void all_reduce(const Communicator &comm, Data &&data, vescomm_op_t op = VESCOMM_SUM,
-                Request *request = nullptr, void *stream = nullptr) {
+                detail::Slot<Data> request = nullptr, void *stream = nullptr) {
     all_reduce(comm, data, data, op, request, stream);
 }
 
 // `output` is used on the root only.
 template <typename Source, typename Output>
-requires detail::Pair<const Source &, Output &>
-void reduce(const Communicator &comm, const Source &source, Output &&output,
-            vescomm_op_t op = VESCOMM_SUM, std::int32_t root = 0, Request *request = nullptr,
-            void *stream = nullptr) {
+requires detail::Pair<Source &, Output &>
+void reduce(const Communicator &comm, Source &&source, Output &&output,
+            vescomm_op_t op = VESCOMM_SUM, std::int32_t root = 0,
+            detail::Slot<Source, Output> request = nullptr, void *stream = nullptr) {
     if (comm.rank() == root)
         detail::require_elements("reduce", "output", std::ranges::size(output),
                                  std::ranges::size(source));
-    detail::Started started(request);
+    detail::Started started(comm, request);
     started.done(vescomm_reduce(comm.get(), std::ranges::data(source), std::ranges::data(output),
                                 detail::count(source), detail::type_in<Output &>, op, root, nullptr,
                                 stream, started.slot()));
@@ -765,32 +801,32 @@ void reduce(const Communicator &comm, const Source &source, Output &&output,
 template <typename Data>
 requires detail::Output<Data &>
 void reduce(const Communicator &comm, Data &&data, vescomm_op_t op = VESCOMM_SUM,
-            std::int32_t root = 0, Request *request = nullptr, void *stream = nullptr) {
+            std::int32_t root = 0, detail::Slot<Data> request = nullptr, void *stream = nullptr) {
     reduce(comm, data, data, op, root, request, stream);
 }
 
 template <typename Data>
 requires detail::Output<Data &>
 void broadcast(const Communicator &comm, Data &&data, std::int32_t root = 0,
-               Request *request = nullptr, void *stream = nullptr) {
-    detail::Started started(request);
+               detail::Slot<Data> request = nullptr, void *stream = nullptr) {
+    detail::Started started(comm, request);
     started.done(vescomm_broadcast(comm.get(), std::ranges::data(data), detail::count(data),
                                    detail::type_in<Data &>, root, nullptr, stream, started.slot()));
 }
 
 // `output` is used on the root only.
 template <typename Source, typename Output>
-requires detail::Pair<const Source &, Output &>
-void gather_v(const Communicator &comm, const Source &source, Output &&output,
+requires detail::Pair<Source &, Output &>
+void gather_v(const Communicator &comm, Source &&source, Output &&output,
               std::span<const std::int64_t> counts, std::int32_t root = 0,
-              Request *request = nullptr, void *stream = nullptr) {
+              detail::Slot<Source, Output> request = nullptr, void *stream = nullptr) {
     detail::require_ranks("gather_v", comm, counts);
     const auto mine = static_cast<std::size_t>(counts[static_cast<std::size_t>(comm.rank())]);
     detail::require_elements("gather_v", "source", std::ranges::size(source), mine);
     if (comm.rank() == root)
         detail::require_elements("gather_v", "output", std::ranges::size(output),
                                  detail::sum(counts));
-    detail::Started started(request);
+    detail::Started started(comm, request);
     started.done(vescomm_gather_v(comm.get(), std::ranges::data(source), std::ranges::data(output),
                                   counts.data(), nullptr, detail::type_in<Output &>, root, nullptr,
                                   stream, started.slot()));
@@ -798,35 +834,35 @@ void gather_v(const Communicator &comm, const Source &source, Output &&output,
 
 // `source` is used on the root only.
 template <typename Source, typename Output>
-requires detail::Pair<const Source &, Output &>
-void scatter_v(const Communicator &comm, const Source &source, Output &&output,
+requires detail::Pair<Source &, Output &>
+void scatter_v(const Communicator &comm, Source &&source, Output &&output,
                std::span<const std::int64_t> counts, std::int32_t root = 0,
-               Request *request = nullptr, void *stream = nullptr) {
+               detail::Slot<Source, Output> request = nullptr, void *stream = nullptr) {
     detail::require_ranks("scatter_v", comm, counts);
     const auto mine = static_cast<std::size_t>(counts[static_cast<std::size_t>(comm.rank())]);
     if (comm.rank() == root)
         detail::require_elements("scatter_v", "source", std::ranges::size(source),
                                  detail::sum(counts));
     detail::require_elements("scatter_v", "output", std::ranges::size(output), mine);
-    detail::Started started(request);
+    detail::Started started(comm, request);
     started.done(vescomm_scatter_v(comm.get(), std::ranges::data(source), std::ranges::data(output),
                                    counts.data(), nullptr, detail::type_in<Output &>, root, nullptr,
                                    stream, started.slot()));
 }
 
 template <typename Source, typename Output>
-requires detail::Pair<const Source &, Output &>
-void all_to_all_v(const Communicator &comm, const Source &source,
+requires detail::Pair<Source &, Output &>
+void all_to_all_v(const Communicator &comm, Source &&source,
                   std::span<const std::int64_t> source_counts, Output &&output,
-                  std::span<const std::int64_t> output_counts, Request *request = nullptr,
-                  void *stream = nullptr) {
+                  std::span<const std::int64_t> output_counts,
+                  detail::Slot<Source, Output> request = nullptr, void *stream = nullptr) {
     detail::require_ranks("all_to_all_v", comm, source_counts);
     detail::require_ranks("all_to_all_v", comm, output_counts);
     detail::require_elements("all_to_all_v", "source", std::ranges::size(source),
                              detail::sum(source_counts));
     detail::require_elements("all_to_all_v", "output", std::ranges::size(output),
                              detail::sum(output_counts));
-    detail::Started started(request);
+    detail::Started started(comm, request);
     started.done(vescomm_all_to_all_v(comm.get(), std::ranges::data(source), source_counts.data(),
                                       nullptr, std::ranges::data(output), output_counts.data(),
                                       nullptr, detail::type_in<Output &>, nullptr, stream,
@@ -835,9 +871,9 @@ void all_to_all_v(const Communicator &comm, const Source &source,
 
 // The source consists of a block of the same size for each rank.
 template <typename Source, typename Output>
-requires detail::Pair<const Source &, Output &>
-void all_to_all(const Communicator &comm, const Source &source, Output &&output,
-                Request *request = nullptr, void *stream = nullptr) {
+requires detail::Pair<Source &, Output &>
+void all_to_all(const Communicator &comm, Source &&source, Output &&output,
+                detail::Slot<Source, Output> request = nullptr, void *stream = nullptr) {
     const std::size_t ranks = detail::ranks(comm);
     if (std::ranges::size(source) % ranks != 0)
         throw std::invalid_argument(
@@ -845,7 +881,7 @@ void all_to_all(const Communicator &comm, const Source &source, Output &&output,
             " elements, which is no multiple of " + std::to_string(ranks) + " ranks");
     detail::require_elements("all_to_all", "output", std::ranges::size(output),
                              std::ranges::size(source));
-    detail::Started started(request);
+    detail::Started started(comm, request);
     started.done(vescomm_all_to_all(comm.get(), std::ranges::data(source),
                                     std::ranges::data(output),
                                     static_cast<std::int64_t>(std::ranges::size(source) / ranks),
@@ -857,63 +893,80 @@ inline constexpr std::int32_t any_source = VESCOMM_ANY_SOURCE;
 
 // Messages with a tag. A receive takes only messages with its own tag.
 template <typename Source>
-requires detail::Array<const Source &>
-void send(const Communicator &comm, const Source &source, std::int32_t peer, std::int32_t tag,
-          Request *request = nullptr, void *stream = nullptr) {
+requires detail::Array<Source &>
+void send(const Communicator &comm, Source &&source, std::int32_t peer, std::int32_t tag,
+          detail::Slot<Source> request = nullptr, void *stream = nullptr) {
     auto options = vescomm_call_options_init();
     options.tag = tag;
-    detail::Started started(request);
+    detail::Started started(comm, request);
     started.done(vescomm_send(comm.get(), std::ranges::data(source), detail::count(source),
-                              detail::type_in<const Source &>, peer, &options, stream,
-                              started.slot()));
+                              detail::type_in<Source &>, peer, &options, stream, started.slot()));
 }
 
 template <typename Data>
 requires detail::Output<Data &>
 void receive(const Communicator &comm, Data &&data, std::int32_t peer, std::int32_t tag,
-             Request *request = nullptr, void *stream = nullptr) {
+             detail::Slot<Data> request = nullptr, void *stream = nullptr) {
     auto options = vescomm_call_options_init();
     options.tag = tag;
-    detail::Started started(request);
+    detail::Started started(comm, request);
     started.done(vescomm_receive(comm.get(), std::ranges::data(data), detail::count(data),
                                  detail::type_in<Data &>, peer, &options, stream, started.slot()));
 }
 
 // Messages with tag 0.
 template <typename Source>
-requires detail::Array<const Source &>
-void send(const Communicator &comm, const Source &source, std::int32_t peer,
-          Request *request = nullptr, void *stream = nullptr) {
+requires detail::Array<Source &>
+void send(const Communicator &comm, Source &&source, std::int32_t peer,
+          detail::Slot<Source> request = nullptr, void *stream = nullptr) {
     send(comm, source, peer, 0, request, stream);
 }
 
 template <typename Data>
 requires detail::Output<Data &>
-void receive(const Communicator &comm, Data &&data, std::int32_t peer, Request *request = nullptr,
-             void *stream = nullptr) {
+void receive(const Communicator &comm, Data &&data, std::int32_t peer,
+             detail::Slot<Data> request = nullptr, void *stream = nullptr) {
     receive(comm, std::forward<Data>(data), peer, 0, request, stream);
 }
 
+namespace detail {
+
+// Ends an open group of which nothing starts, because the communicator is broken first.
+inline void give_up_group(const Communicator &comm, const char *reason) noexcept {
+    vescomm_comm_abort(comm.get(), reason);
+    vescomm_group_end(comm.get(), nullptr);
+}
+
+}  // namespace detail
+
 // Calls `calls`, collects the collectives and messages on arrays that it makes, and starts them
-// together. They take no request of their own.
+// together. They take no request of their own. Their arrays must exist until the group is complete:
+// temporary containers end too early.
 //
-// If `calls` throws, none of them starts. Other ranks may be in the matching group and would wait
-// for this rank, so the communicator is aborted: their calls throw an Error of
-// VESCOMM_ERROR_ABORTED. The exception of `calls` is then thrown again. An exception that `calls`
-// itself catches has no effect.
+// If `calls` throws, or if there is no memory to start the group, none of them starts. Other ranks
+// may be in the matching group and would wait for this rank, so the communicator is aborted: their
+// calls throw an Error of VESCOMM_ERROR_ABORTED. The exception of `calls`, or the Error of
+// VESCOMM_ERROR_OUT_OF_MEMORY, is then thrown. An exception that `calls` itself catches has no
+// effect.
 template <typename Calls>
 void group(const Communicator &comm, const Calls &calls, Request *request = nullptr) {
     check(vescomm_group_begin(comm.get()));
     try {
         calls();
     } catch (...) {
-        vescomm_comm_abort(comm.get(), "an exception left a group of calls on this rank");
-        // Ends the group on this rank. Nothing starts, because the communicator is broken.
-        vescomm_group_end(comm.get(), nullptr);
+        detail::give_up_group(comm, "an exception left a group of calls on this rank");
         throw;
     }
-    detail::Started started(request);
-    started.done(vescomm_group_end(comm.get(), started.slot()));
+    detail::Started started(comm, request);
+    const vescomm_status_t status = vescomm_group_end(comm.get(), started.slot());
+    try {
+        started.done(status);
+    } catch (...) {
+        // After this error the group is still open, and would collect the next calls.
+        if (status == VESCOMM_ERROR_OUT_OF_MEMORY)
+            detail::give_up_group(comm, "a group of calls found no memory on this rank");
+        throw;
+    }
 }
 
 }  // namespace v0
