@@ -5,9 +5,11 @@
 
 use std::env;
 use std::io::ErrorKind;
+use std::path::Path;
 use std::process::{exit, Command};
 
-const PACKAGE: &str = "vescomm-planner"; // requires vescomm
+const PACKAGE: &str = "vescomm-planner"; // requires the other one
+const PACKAGES: [&str; 2] = [PACKAGE, "vescomm"];
 const MIN_VERSION: &str = "0.1.0";
 
 const HOW: &str =
@@ -51,6 +53,20 @@ fn words(text: &str) -> Vec<String> {
     words
 }
 
+/// Lets cargo run this script again when the files of the packages change.
+fn watch_packages() {
+    for package in PACKAGES {
+        let folder = pkg_config(&["--variable=pcfiledir", package]);
+        for name in [format!("{package}.pc"), format!("{package}-uninstalled.pc")] {
+            let file = Path::new(folder.trim()).join(name);
+            // Cargo takes a file that does not exist for a change.
+            if file.exists() {
+                println!("cargo:rerun-if-changed={}", file.display());
+            }
+        }
+    }
+}
+
 fn main() {
     for variable in
         ["PKG_CONFIG", "PKG_CONFIG_PATH", "PKG_CONFIG_LIBDIR", "PKG_CONFIG_SYSROOT_DIR", "DOCS_RS"]
@@ -71,6 +87,7 @@ fn main() {
             println!("cargo:rustc-link-arg={word}");
         }
     }
+    watch_packages();
     // For the build scripts of crates that depend on this one: DEP_VESCOMM_VERSION.
     println!("cargo:version={}", pkg_config(&["--modversion", PACKAGE]).trim());
 }

@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 SOURCE, BUILD = (Path(arg).resolve() for arg in sys.argv[1:3])
@@ -92,6 +93,36 @@ def missing_pkg_config_is_explained():
             expect(word in done.stdout, f'no "{word}" with {variables}\n{done.stdout}')
 
 
+def crates_have_the_licence():
+    """A crate is published without the files outside its folder."""
+    licence = (SOURCE / "LICENSE").read_bytes()
+    for crate in ("vescomm-sys", "vescomm"):
+        files = cargo("package", "--list", "--offline", "--allow-dirty", "-p", crate).splitlines()
+        expect("LICENSE" in files, f"{crate} lacks LICENSE: {files}")
+        expect((CRATES / crate / "LICENSE").read_bytes() == licence,
+               f"the licence of {crate} differs from that of the project; copy that")
+
+
+def changed_installation_is_read_again():
+    """The build script runs again after a change of a .pc file, and only then."""
+    with tempfile.TemporaryDirectory() as folder:
+        copies = [Path(shutil.copy(file, folder)) for file in
+                  (BUILD / "meson-uninstalled").glob("vescomm-*.pc")]
+        variables = {"CARGO_TARGET_DIR": folder + "/target", "PKG_CONFIG_PATH": folder}
+
+        def is_fresh():
+            return re.search(r"Fresh vescomm-sys", cargo(
+                "check", "--offline", "--locked", "-v", "-p", "vescomm-sys", environment=variables))
+
+        expect(not is_fresh(), "the crate is not new")
+        expect(is_fresh(), "the crate is built again although nothing has changed")
+        for file in copies:
+            if "fsdp" in file.name:
+                continue
+            file.write_text(file.read_text(encoding="utf-8") + "\n", encoding="utf-8")
+            expect(not is_fresh(), f"the crate is not built again after a change of {file.name}")
+
+
 def page_quotes_the_examples():
     """Every block of Rust of docs/rust.md is a part of the file that the page names before it."""
     page = (SOURCE / "docs" / "rust.md").read_text(encoding="utf-8")
@@ -109,7 +140,8 @@ def main():
         print(f"skipped: {reason}")
         return SKIPPED
     cases = (page_quotes_the_examples, tests_pass, clippy_has_no_warnings, sources_are_formatted,
-             documentation_has_no_dead_links, missing_pkg_config_is_explained)
+             documentation_has_no_dead_links, missing_pkg_config_is_explained,
+             crates_have_the_licence, changed_installation_is_read_again)
     return run_cases([(case.__name__.replace("_", " "), case) for case in cases], sys.argv[4:])
 
 

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 use std::fmt;
+use std::mem::MaybeUninit;
 use std::ops::{Deref, DerefMut};
 use std::ptr::{null_mut, NonNull};
 
@@ -48,6 +49,31 @@ macro_rules! arrays {
 }
 
 arrays!(Vec<T>, Box<[T]>, RegisteredArray<T>);
+
+/// A value that may be moved while the library accesses what it owns. A move of a `Box` promises that
+/// nothing else accesses its contents; a move of this does not. A drop leaks the value.
+pub(crate) struct Movable<A>(MaybeUninit<A>);
+
+impl<A> Movable<A> {
+    pub(crate) fn new(value: A) -> Movable<A> {
+        Movable(MaybeUninit::new(value))
+    }
+
+    pub(crate) fn get(&self) -> &A {
+        // SAFETY: new() has initialised it.
+        unsafe { self.0.assume_init_ref() }
+    }
+
+    pub(crate) fn get_mut(&mut self) -> &mut A {
+        // SAFETY: as get().
+        unsafe { self.0.assume_init_mut() }
+    }
+
+    pub(crate) fn take(self) -> A {
+        // SAFETY: as get().
+        unsafe { self.0.assume_init() }
+    }
+}
 
 /// An array in registered memory: local peers read it where it is, without a copy in between. Calls
 /// on arrays recognise it by its address; results and errors are the same as for other arrays.

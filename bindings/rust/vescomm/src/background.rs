@@ -6,13 +6,14 @@
 
 use std::cell::RefCell;
 use std::fmt;
+use std::io::{self, Write};
 use std::marker::PhantomData;
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::process;
 use std::ptr::null_mut;
 
 use crate::call::{self, Call};
-use crate::raw_request::RawRequest;
+use crate::raw_request::{RawRequest, NOT_FREED};
 use crate::run_call::make;
 use crate::{Communicator, Element, Error, Result};
 
@@ -80,7 +81,7 @@ impl<A> Pending<'_, A> {
     ///
     /// # Panics
     ///
-    /// In a child of fork(), which cannot free the request.
+    /// In a child of fork() and in a function given to `set_log()`, which cannot free the request.
     pub fn wait(self) -> std::result::Result<A, Failed<A>> {
         self.finish(|request| request.wait()).map(|(arrays, ())| arrays)
     }
@@ -97,7 +98,7 @@ impl<A> Pending<'_, A> {
     ) -> std::result::Result<(A, R), Failed<A>> {
         let result = wait(&mut self.request);
         if !self.request.free() {
-            panic!("vescomm: a call was inherited by fork(), and its arrays cannot be returned");
+            panic!("vescomm: the arrays of a call cannot be returned {NOT_FREED}");
         }
         let arrays = std::mem::replace(&mut self.arrays, null_mut());
         // SAFETY: the pointer is from a Box, and the library does not access the arrays any more.
@@ -143,10 +144,12 @@ pub struct Started<'scope, 'env: 'scope> {
 impl<'scope, 'env> Scope<'scope, 'env> {
     /// Starts a call. Its arrays are borrowed until the end of the scope. Collective as the call.
     pub fn start(&'scope self, call: Call<'scope>) -> Result<Started<'scope, 'env>> {
+        // Nothing can fail between the start and the list.
+        let mut requests = self.requests.borrow_mut();
+        requests.reserve(1);
         let mut raw = null_mut();
         // SAFETY: the arrays are borrowed for 'scope, and the scope waits before that ends.
         unsafe { make(self.comm, &call, &mut raw) }?;
-        let mut requests = self.requests.borrow_mut();
         requests.push(RawRequest::new(self.comm, raw, true));
         Ok(Started { scope: self, index: requests.len() - 1 })
     }
@@ -160,7 +163,9 @@ impl<'scope, 'env> Scope<'scope, 'env> {
             }
             if !request.free() {
                 // The borrows end now, and the library may still write: there is no way to go on.
-                eprintln!("vescomm: a call cannot end before the scope of its arrays does");
+                // Without standard error the sentence is lost; a panic would end the borrows.
+                let sentence = "vescomm: a scope cannot wait for its calls";
+                let _ = writeln!(io::stderr(), "{sentence} {NOT_FREED}");
                 process::abort();
             }
         }

@@ -42,6 +42,10 @@ impl<'c, T: Element> Part<'c, T> {
         mut options: sys::vescomm_buffer_options_t,
     ) -> Result<Part<'c, T>> {
         let in_c = c_string("the name of a buffer", name).map_err(|error| comm.refuse(error))?;
+        let info = layout.info()?;
+        let bytes = (info.elements as u64).saturating_mul(T::TYPE.bytes() as u64);
+        let place = options.offset_bytes..options.offset_bytes.saturating_add(bytes);
+        state.check_new_place(name, &place).map_err(|error| comm.refuse(error))?;
         options.type_ = T::TYPE as i32;
         options.name = in_c.as_ptr();
         let mut raw = null_mut();
@@ -49,26 +53,23 @@ impl<'c, T: Element> Part<'c, T> {
         call(|| unsafe {
             sys::vescomm_buffer_create(comm.raw(), layout.raw(), &options, &mut raw)
         })?;
-        let mut part = Part {
+        state.add_place(place.clone());
+        Ok(Part {
             comm,
             raw,
             state,
             name: name.to_string(),
-            place: 0..0,
-            tensors: 0,
+            place,
+            tensors: info.tensors,
             _elements: PhantomData,
-        };
-        let info = layout.info()?;
-        let bytes = (info.elements * T::TYPE.bytes()) as u64;
-        part.place = options.offset_bytes..options.offset_bytes + bytes;
-        part.tensors = info.tensors;
-        part.state.add_place(part.place.clone());
-        Ok(part)
+        })
     }
 
     /// Creates a buffer in a memory, and checks that all ranks pass the same layout and options.
     /// `offset_bytes`, a multiple of 64, is the first byte of the buffer in the memory. `name` is
-    /// used in error messages and traces. Collective.
+    /// used in error messages and traces. An error if it overlaps another buffer of one slab for
+    /// each node that this rank has acquired: another rank could write to a shard in use.
+    /// Collective.
     pub fn new(
         memory: &Memory<'c>,
         layout: &Layout,

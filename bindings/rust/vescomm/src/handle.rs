@@ -67,8 +67,8 @@ unsafe impl Sync for OwnedComm {}
 
 impl Drop for OwnedComm {
     fn drop(&mut self) {
-        // Does not wait: the communicator has ended this communicator before. An error means that
-        // the handle was inherited by fork(), and has no effect.
+        // Does not wait: `Communicator` has ended it before. An error means that the handle was
+        // inherited by fork(), or is dropped by a function given to set_log(). It has no effect.
         // SAFETY: nothing else has the pointer.
         let _ = call(|| unsafe { sys::vescomm_comm_free(self.raw) });
     }
@@ -78,7 +78,8 @@ impl Drop for OwnedComm {
 /// to make progress, to abort, to observe.
 ///
 /// [`Communicator`](crate::Communicator) dereferences to it. A clone may outlive the communicator.
-/// Then it still reads counters, and everything else returns an error.
+/// It still reads counters and recordings then, progress has no effect, and an array that it
+/// registers is an ordinary array.
 ///
 /// ```
 /// # fn main() -> vescomm::Result<()> {

@@ -76,6 +76,24 @@ impl MemoryState {
         })
     }
 
+    /// Checks that a new buffer lies over no slice of one slab for each node: another rank may write
+    /// its shard of the new buffer.
+    pub(crate) fn check_new_place(&self, name: &str, place: &Range<u64>) -> Result<()> {
+        if *self.phase.borrow() == Phase::Acquired && self.overlapping(place) > 0 {
+            return Err(invalid(format!(
+                "buffer {name:?} cannot be created over another one while their memory is \
+                 acquired; release it first"
+            )));
+        }
+        Ok(())
+    }
+
+    /// Number of buffers of the memory that have bytes in a place.
+    fn overlapping(&self, place: &Range<u64>) -> usize {
+        let overlaps = |other: &&Range<u64>| other.start < place.end && place.start < other.end;
+        self.places.borrow().iter().filter(overlaps).count()
+    }
+
     pub(crate) fn add_place(&self, bytes: Range<u64>) {
         self.places.borrow_mut().push(bytes);
     }
@@ -144,8 +162,7 @@ impl MemoryState {
 
     /// Checks that no other rank may write this rank's shard: all ranks cut the bytes in one way.
     fn check_alone(&self, name: &str, place: &Range<u64>) -> Result<()> {
-        let overlaps = |other: &&Range<u64>| other.start < place.end && place.start < other.end;
-        if self.places.borrow().iter().filter(overlaps).count() > 1 {
+        if self.overlapping(place) > 1 {
             return Err(invalid(format!(
                 "the shard of buffer {name:?} cannot be used in place: another buffer overlaps it \
                  in one slab for each node, and another rank may write that one; gather from a \

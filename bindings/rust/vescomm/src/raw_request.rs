@@ -6,8 +6,11 @@ use std::ptr::{null, null_mut};
 
 use vescomm_sys as sys;
 
-use crate::error::{call, text};
+use crate::error::{call, enter, text};
 use crate::{Communicator, Error, Message, Result};
+
+/// The reasons why `RawRequest::free()` returns false.
+pub(crate) const NOT_FREED: &str = "in a child of fork(), or in a function given to set_log()";
 
 /// A request of the C interface. The owner frees it, and knows the arrays that it writes.
 pub(crate) struct RawRequest<'c> {
@@ -77,13 +80,15 @@ impl<'c> RawRequest<'c> {
     }
 
     /// Makes progress. After an error of test() or wait() the library has stopped the request, unless
-    /// the call itself failed, such as for lack of memory.
+    /// the call itself failed, such as for lack of memory or in a function given to set_log().
     fn still_running(&self) -> bool {
         // SAFETY: as test().
-        matches!(
-            call(|| unsafe { sys::vescomm_request_test(self.raw) }),
-            Ok(sys::VESCOMM_IN_PROGRESS)
-        )
+        match call(|| unsafe { sys::vescomm_request_test(self.raw) }) {
+            Ok(status) => status == sys::VESCOMM_IN_PROGRESS,
+            // The library was not asked, or could not answer.
+            Err(Error::OutOfMemory(_)) => true,
+            Err(_) => enter().is_err(),
+        }
     }
 
     /// Called by drops, before they wait. Aborts the communicator if a panic drops the request while

@@ -8,10 +8,11 @@ use std::rc::Rc;
 
 use vescomm_sys as sys;
 
+use crate::array::Movable;
 use crate::comm::rank_number;
 use crate::error::{c_string, call, invalid};
 use crate::memory::{MemoryState, Owner};
-use crate::raw_request::RawRequest;
+use crate::raw_request::{RawRequest, NOT_FREED};
 use crate::{Array, Communicator, Element, Failed, Op, Part, Result};
 
 /// The creation of a request on a buffer, from [`Buffer::request()`](crate::Buffer::request).
@@ -68,7 +69,7 @@ impl<'b, 'c, T: Element> NewRequest<'b, 'c, T> {
         options: sys::vescomm_request_options_t,
     ) -> Result<Request<'c>> {
         let raw = self.create(create, options)?;
-        Ok(Request::new(self.part, raw, ()))
+        Ok(Request::new(self.part, raw, Movable::new(())))
     }
 
     fn with_array<A: Array>(
@@ -76,10 +77,10 @@ impl<'b, 'c, T: Element> NewRequest<'b, 'c, T> {
         create: Create,
         name: &str,
         options: sys::vescomm_request_options_t,
-        array: A,
+        array: Movable<A>,
     ) -> std::result::Result<Request<'c, A>, Failed<A>> {
         let check = self.part.shard_elements().and_then(|expected| {
-            let elements = array.as_slice().len();
+            let elements = array.get().as_slice().len();
             if elements == expected {
                 return Ok(());
             }
@@ -92,7 +93,7 @@ impl<'b, 'c, T: Element> NewRequest<'b, 'c, T> {
         });
         match check.and_then(|()| self.create(create, options)) {
             Ok(raw) => Ok(Request::new(self.part, raw, array)),
-            Err(error) => Err(Failed { error, arrays: array }),
+            Err(error) => Err(Failed { error, arrays: array.take() }),
         }
     }
 
@@ -123,9 +124,10 @@ impl<'b, 'c, T: Element> NewRequest<'b, 'c, T> {
         self,
         source: A,
     ) -> std::result::Result<Request<'c, A>, Failed<A>> {
+        let source = Movable::new(source);
         let mut options = sys::vescomm_request_options_init();
         options.type_ = A::Element::TYPE as i32;
-        options.source = source.as_slice().as_ptr().cast();
+        options.source = source.get().as_slice().as_ptr().cast();
         self.with_array(sys::vescomm_all_gather_v_create, "all_gather_v_from", options, source)
     }
 
@@ -140,12 +142,13 @@ impl<'b, 'c, T: Element> NewRequest<'b, 'c, T> {
     /// bits, in f32.
     pub fn reduce_scatter_v_into<A: Array>(
         self,
-        mut output: A,
+        output: A,
         op: Op,
     ) -> std::result::Result<Request<'c, A>, Failed<A>> {
+        let mut output = Movable::new(output);
         let mut options = reduction(op, 0);
         options.type_ = A::Element::TYPE as i32;
-        options.output = output.as_mut_slice().as_mut_ptr().cast();
+        options.output = output.get_mut().as_mut_slice().as_mut_ptr().cast();
         self.with_array(
             sys::vescomm_reduce_scatter_v_create,
             "reduce_scatter_v_into",
@@ -197,7 +200,7 @@ pub struct Request<'c, A = ()> {
     memory: Rc<MemoryState>,
     name: String,
     /// None: given to the caller.
-    array: Option<A>,
+    array: Option<Movable<A>>,
     _one_thread: PhantomData<*mut ()>,
 }
 
@@ -205,7 +208,7 @@ impl<'c, A> Request<'c, A> {
     fn new<T: Element>(
         part: &Part<'c, T>,
         raw: *mut sys::vescomm_request_t,
-        array: A,
+        array: Movable<A>,
     ) -> Request<'c, A> {
         Request {
             request: RawRequest::new(part.comm, raw, false),
@@ -293,28 +296,28 @@ impl<A: Array> Request<'_, A> {
     /// Returns the array that the request reads or writes. An error while the request runs.
     pub fn array(&self) -> Result<&[A::Element]> {
         self.check_idle()?;
-        Ok(self.array.as_ref().map_or(&[], |array| array.as_slice()))
+        Ok(self.array.as_ref().map_or(&[], |array| array.get().as_slice()))
     }
 
     /// Returns the array that the request reads or writes. An error while the request runs.
     pub fn array_mut(&mut self) -> Result<&mut [A::Element]> {
         self.check_idle()?;
-        Ok(self.array.as_mut().map_or(&mut [], |array| array.as_mut_slice()))
+        Ok(self.array.as_mut().map_or(&mut [], |array| array.get_mut().as_mut_slice()))
     }
 
     /// Waits for the request if it is running, frees it, and returns the array.
     ///
     /// # Panics
     ///
-    /// In a child of fork(), which cannot free the request.
+    /// In a child of fork() and in a function given to `set_log()`, which cannot free the request.
     pub fn into_array(mut self) -> std::result::Result<A, Failed<A>> {
         let (result, freed) = self.end();
         if !freed {
-            panic!("vescomm: a request was inherited by fork(), and its array cannot be returned");
+            panic!("vescomm: the array of a request cannot be returned {NOT_FREED}");
         }
         match (self.array.take(), result) {
-            (Some(array), Ok(())) => Ok(array),
-            (Some(arrays), Err(error)) => Err(Failed { error, arrays }),
+            (Some(array), Ok(())) => Ok(array.take()),
+            (Some(array), Err(error)) => Err(Failed { error, arrays: array.take() }),
             (None, _) => unreachable!("the array is taken once"),
         }
     }
@@ -323,8 +326,9 @@ impl<A: Array> Request<'_, A> {
 impl<A> Drop for Request<'_, A> {
     fn drop(&mut self) {
         self.request.abort_in_panic();
-        if !self.end().1 {
-            std::mem::forget(self.array.take()); // the library may access it
+        // If not, the library may access the array, which stays.
+        if self.end().1 {
+            drop(self.array.take().map(Movable::take));
         }
     }
 }

@@ -237,7 +237,8 @@ impl Raw<'_> {
         };
         let (source, output) = (self.source.parts().0, self.output.parts().0);
         let own = |array: *mut c_void| {
-            let bytes = own_block.unwrap_or(0) * self.element.bytes();
+            // An empty block may lie anywhere.
+            let bytes = own_block.unwrap_or(0).wrapping_mul(self.element.bytes());
             array.cast::<u8>().wrapping_add(bytes).cast::<c_void>()
         };
         let algorithm =

@@ -187,6 +187,25 @@ fn after_finalize_nothing_starts() {
 }
 
 #[test]
+fn a_handle_outlives_its_communicator() {
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let comm = Communicator::from_environment().unwrap();
+    let handle = comm.handle();
+    drop(comm);
+    assert_eq!(handle.info().unwrap().ranks, 1);
+    handle.counters().unwrap();
+    assert!(handle.metrics().unwrap().contains("vescomm"));
+    handle.flight_recorder_write(folder.join("outlived.json")).unwrap();
+    handle.progress().unwrap();
+    handle.trace_start(0).unwrap();
+    handle.trace_add_span("a", "b", 0.0, 1.0).unwrap();
+    let array = vescomm::RegisteredArray::<f32>::new(&handle, 4).unwrap();
+    handle.abort("the test requests it").unwrap();
+    assert!(matches!(handle.progress(), Err(Error::Aborted(_))));
+    assert_eq!(*array, [0.0; 4]);
+}
+
+#[test]
 fn traces_and_recordings_are_files() {
     let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
     ranks(3, |comm| {

@@ -32,6 +32,9 @@ fn wrong_arguments_are_refused_and_have_no_effect() {
         refused(call::all_gather_v(s, o, &counts).output_offsets(&[0, 2]), "2 output_offsets");
         refused(call::all_gather_v(s, o, &counts).source_offsets(&offsets), "source_offsets");
         refused(call::all_gather_v(s, o, &counts).output_offsets(&[0, 0, 0]), "overlap");
+        let far = [i64::MAX, 0, 2];
+        let empty_far = call::all_gather_v_in_place(o, &[0, 2, 2]).output_offsets(&far);
+        refused(empty_far, "offsets[0] of output is 9223372036854775807");
         refused(call::all_gather(s, o), "output has 6 elements, and 18 are needed");
         refused(call::reduce_scatter_v(s, &mut o[..1], &counts, Op::Sum), "output has 1");
         refused(call::reduce_scatter_v_in_place(&mut o[..5], &counts, Op::Sum), "source has 5");

@@ -12,6 +12,7 @@ mod buffers;
 mod communicators;
 mod errors;
 mod examples;
+mod log;
 mod plain;
 mod processes;
 mod shared_memory;

@@ -5,7 +5,7 @@
 
 use vescomm::{Buffer, Error, Layout, Memory, Op, Part, Sharing};
 
-use crate::support::{blocks, ranks, ranks_with, shapes, total, SIZES};
+use crate::support::{blocks, open_ranks, ranks, ranks_with, shapes, total, SIZES};
 
 fn refused(result: Result<(), Error>, words: &str) {
     let error = result.unwrap_err();
@@ -138,6 +138,42 @@ fn slots_of_a_node_are_gathered_from_arrays() {
             refused(memory.shard_mut(&parts[0]).map(drop), "another buffer overlaps it");
         });
     }
+}
+
+/// A request of another rank may write its shard of the new buffer.
+#[test]
+fn no_buffer_is_created_over_a_shard_in_use() {
+    open_ranks(2, |comm| {
+        let mut memory = Memory::new(&comm, 4096, Sharing::PerNode).unwrap();
+        let (narrow, wide) = (Layout::from_counts(&[8, 8]), Layout::from_counts(&[100, 4]));
+        let (narrow, wide) = (narrow.unwrap(), wide.unwrap());
+        let first = Part::<f32>::new(&memory, &narrow, 0, "first").unwrap();
+        memory.acquire(&first).unwrap();
+        memory.shard_mut(&first).unwrap().fill(1.0);
+        let shard = memory.shard(&first).unwrap();
+        let beside = Part::<f32>::new(&memory, &wide, 64, "beside").unwrap();
+        assert_eq!(shard, [1.0; 8]);
+        let over = Part::<f32>::new(&memory, &wide, 0, "over").map(drop);
+        assert_eq!(shard, [1.0; 8]);
+        refused(over, "acquired");
+        drop(beside);
+        // No rank waits for one that was refused.
+        assert!(matches!(comm.barrier(), Err(Error::Aborted(_))));
+    });
+}
+
+#[test]
+fn buffers_may_overlap_when_no_shard_is_in_use() {
+    ranks(2, |comm| {
+        let mut memory = Memory::new(comm, 4096, Sharing::PerNode).unwrap();
+        let layout = Layout::from_counts(&[8, 8]).unwrap();
+        let first = Part::<f32>::new(&memory, &layout, 0, "first").unwrap();
+        memory.acquire(&first).unwrap();
+        memory.release(&first).unwrap();
+        Part::<f32>::new(&memory, &layout, 0, "second").unwrap();
+        let far = Part::<f32>::new(&memory, &layout, u64::MAX - 63, "far").map(drop);
+        refused(far, "far");
+    });
 }
 
 #[test]
