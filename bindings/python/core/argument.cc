@@ -125,6 +125,7 @@ struct Reader {
 
     std::optional<Argument> from_own() const {
         if (!is_own_array(array)) return {};
+        if (!nb::inst_ready(array)) refuse("has no memory; Communicator.empty() makes an array");
         const Array &own = *nb::inst_ptr<Array>(array);
         Argument argument;
         argument.owner = nb::borrow(array);

@@ -46,6 +46,12 @@ nb::object exporter(nb::handle self) {
 }
 
 int get_buffer(PyObject *self, Py_buffer *view, int flags) {
+    view->obj = nullptr;
+    if (!nb::inst_ready(self)) {  // made by __new__() alone
+        PyErr_SetString(PyExc_BufferError,
+                        "the array has no memory; Communicator.empty() makes one");
+        return -1;
+    }
     const auto &array = *nb::inst_ptr<Array>(self);
     const char *format = format_of(array.type());
     if (format == nullptr) {
@@ -53,7 +59,6 @@ int get_buffer(PyObject *self, Py_buffer *view, int flags) {
                      "the buffer protocol has no elements of type %s; use DLPack, numpy() or "
                      "torch()",
                      name_of(array.type()));
-        view->obj = nullptr;
         return -1;
     }
     static_assert(sizeof(Py_ssize_t) == sizeof(std::int64_t));

@@ -75,8 +75,11 @@ private:
     void enter() {
         if (busy_) [[unlikely]]
             refuse_overlap();
-        if (!dropped_.empty()) [[unlikely]]
+        if (!dropped_.empty()) [[unlikely]] {
             free_dropped();
+            // Destructors of arrays run code of Python, and other threads meanwhile.
+            if (busy_) refuse_overlap();
+        }
         busy_ = true;
     }
     [[noreturn]] void refuse_overlap() const;

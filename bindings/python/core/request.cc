@@ -40,20 +40,30 @@ vescomm_status_t Request::call_beside_others(Function &&function) {
     vescomm_request_t *const request = request_;
     ++waits_;
     vescomm_status_t status = VESCOMM_OK;
+    std::string why;
+    bool running = false;
     {
         const GilReleased released;
         status = function(request);
+        running = status == VESCOMM_IN_PROGRESS;
+        if (status < 0) [[unlikely]] {
+            // The error may be that of another communicator: then the request still runs.
+            why = vescomm_get_last_error();
+            running = vescomm_request_test(request) == VESCOMM_IN_PROGRESS;
+        }
     }
     --waits_;
-    if (status != VESCOMM_IN_PROGRESS && owner_.is_valid()) [[likely]]
+    if (!running && owner_.is_valid()) [[likely]]
         nb::object(std::move(owner_)).reset();
+    if (status < 0) [[unlikely]] {
+        if (PyErr_Occurred()) throw nb::python_error();
+        raise(status, why);
+    }
     return status;
 }
 
 bool Request::test() {
-    const vescomm_status_t status = call_beside_others(vescomm_request_test);
-    check(status);
-    return status == VESCOMM_OK;
+    return call_beside_others(vescomm_request_test) == VESCOMM_OK;
 }
 
 template <typename Function>
@@ -63,7 +73,6 @@ bool Request::wait_by(std::optional<double> seconds, Function &&function) {
     std::optional<WaitLimit> limit;
     if (seconds) limit.emplace(std::chrono::duration<double>(*seconds));
     const vescomm_status_t status = call_beside_others(function);
-    check(status);
     if (status == VESCOMM_OK) return true;
     // The limit has passed, or the handler of a signal has raised an exception.
     if (PyErr_Occurred()) throw nb::python_error();

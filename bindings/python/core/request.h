@@ -49,8 +49,8 @@ public:
 private:
     CommHandle &comm() const;
     [[noreturn]] void refuse_freed() const;
-    // Runs a function on the request, without the GIL. Drops the owner of its memory if it has
-    // completed.
+    // Runs a function on the request, without the GIL. Drops the owner of its memory if it runs no
+    // more. Raises the exception of an error.
     template <typename Function>
     vescomm_status_t call_beside_others(Function &&function);
     // Returns false if `function`, a wait for the request, has not completed after `seconds`.

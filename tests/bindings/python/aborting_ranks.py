@@ -3,7 +3,9 @@
 """One rank of failures_test.py: the reasons of aborts, which the other ranks get."""
 
 import ctypes
+import gc
 import resource
+import weakref
 
 import vescomm
 from failing_ranks import barriers, expect
@@ -47,6 +49,43 @@ def reasons():
         pass
 
 
+class Owner:
+    """Owns the memory of a request."""
+
+
+def wait_with_a_broken_communicator():
+    """A wait for a request ends by the error of another communicator; the request goes on."""
+    comm = Communicator.from_environment()
+    other, go = comm.dup(), comm.dup()
+    count = 1 << 20
+    data = (ctypes.c_ubyte * count)(*b"ab")
+    arguments = (ctypes.addressof(data), ctypes.addressof(data), count, vescomm.Type.U8, vescomm.Op.SUM)
+    if comm.rank == 0:
+        owner = Owner()
+        gone = weakref.ref(owner)
+        request = comm.start_all_reduce_at(*arguments, owner)
+        del owner
+        while not other.broken:
+            pass
+        error = expect(vescomm.AbortedError, request.wait_with, [other])
+        assert error.rank == 1 and "the test breaks it" in str(error)
+        gc.collect()
+        assert gone() is not None, "the request runs without the owner of its memory"
+        assert not request.test()
+        go.barrier()
+        assert request.wait()
+        gc.collect()
+        assert gone() is None
+    else:
+        other.abort("the test breaks it")
+        go.barrier()
+        comm.all_reduce_at(*arguments)
+    assert bytes(data[:3]) == bytes([2 * ord("a"), 2 * ord("b"), 0])
+    comm.barrier()
+    for each in (comm, other, go):
+        each.free()
+
+
 def group_without_memory():
     """Rank 1 has no memory for the end of a group: it breaks the communicator, and leaves no group."""
     for name in ("group_end", "start_group_end"):
@@ -80,4 +119,5 @@ def end_without_memory(comm, end):
 
 
 if __name__ == "__main__":
-    run_case({case.__name__: case for case in (group_without_memory, reasons, uncaught_surrogate)})
+    cases = (group_without_memory, reasons, uncaught_surrogate, wait_with_a_broken_communicator)
+    run_case({case.__name__: case for case in cases})

@@ -44,6 +44,10 @@ class Failures(JobTest):
         with Job(2, "aborting_ranks.py", "reasons") as job:
             self.expect_success(job)
 
+    def test_a_wait_ends_by_an_error_of_another_communicator(self):
+        with Job(2, "aborting_ranks.py", "wait_with_a_broken_communicator") as job:
+            self.expect_success(job)
+
     def test_a_group_that_ends_without_memory(self):
         with Job(2, "aborting_ranks.py", "group_without_memory") as job:
             self.expect_success(job)
