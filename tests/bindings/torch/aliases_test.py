@@ -119,6 +119,69 @@ def coalesced(count):
     assert values([each[1] for each in lists]) == expected
 
 
+def tangled(count):
+    """Calls of one group that have memory in common: inputs have their values before the group."""
+    rank, size = me_and_size()
+    world = dist.group.WORLD
+    every = sum(range(size))
+    tensor, other = filled(count, rank), filled(count, 1)
+    world.allreduce_coalesced([tensor, other, tensor]).wait()
+    assert values([tensor, other]) == [every, size]
+    long = filled(2 * count, rank)
+    world.allreduce_coalesced([long, long[count:]]).wait()
+    assert values(long.split(count)) == [every] * 2
+    # The output of the first call is the input of the second one, and the other way round.
+    whole, part = filled(size * count, rank), filled(count, 10 * rank)
+    wholes = [filled(size * count, -1), whole]
+    world.allgather_into_tensor_coalesced(wholes, [part, wholes[0][:count]]).wait()
+    assert values(wholes[0].split(count)) == [10.0 * k for k in range(size)]
+    assert values(wholes[1].split(count)) == [-1.0] * size
+    inputs = [filled(size * count, rank), filled(size * count, 10 * rank)]
+    outputs = [inputs[1][:count], inputs[0][:count]]
+    world.reduce_scatter_tensor_coalesced(outputs, inputs).wait()
+    assert values(outputs) == [every, 10 * every]
+    first, second = filled(count, rank), filled(count, 10 * rank)
+    lists = [[torch.empty(count), torch.empty(count)] for _ in range(size)]
+    lists[0][0] = second
+    world.allgather_coalesced(lists, [first, second]).wait()
+    assert values([each[1] for each in lists]) == [10.0 * k for k in range(size)]
+    assert values([each[0] for each in lists]) == [float(k) for k in range(size)]
+
+
+def misaligned():
+    """Elements at addresses that are no multiples of their size, on one rank only."""
+    rank, size = me_and_size()
+    every = float(sum(range(size)))
+
+    def tensor(count, value):
+        place = 1 if rank == 0 else 0
+        memory = torch.zeros(4 * count + 4, dtype=torch.uint8)
+        data = torch.frombuffer(memory.numpy(), dtype=torch.float32, count=count, offset=place)
+        assert data.data_ptr() % 4 == place  # or this test tests nothing
+        return data.fill_(value)
+
+    data = tensor(3, rank)
+    dist.all_reduce(data)
+    assert values([data]) == [every]
+    pair = [tensor(3, rank), torch.ones(2)]
+    dist.group.WORLD.allreduce_coalesced(pair).wait()
+    assert values(pair) == [every, size]
+    whole = tensor(3 * size, -1)
+    dist.all_gather_into_tensor(whole, tensor(3, rank))
+    assert values(whole.split(3)) == [float(k) for k in range(size)]
+    wholes = [tensor(3 * size, -1), torch.empty(size)]
+    parts = [tensor(3, rank), torch.ones(1)]
+    dist.group.WORLD.allgather_into_tensor_coalesced(wholes, parts).wait()
+    assert values(wholes[0].split(3)) == [float(k) for k in range(size)]
+    parts = [tensor(3, -1), torch.ones(1)]
+    wholes = [tensor(3 * size, rank), torch.ones(size)]
+    dist.group.WORLD.reduce_scatter_tensor_coalesced(parts, wholes).wait()
+    assert values(parts) == [every, size]
+    data = tensor(3, rank)
+    dist.broadcast(data, 0)
+    assert values([data]) == [0.0]
+
+
 def wrapped():
     """Results of functional collectives are tensors without memory until they are used."""
     from torch.distributed import _functional_collectives as functional
@@ -203,6 +266,13 @@ class Aliases(unittest.TestCase):
 
     def test_coalesced_calls(self):
         self.check(coalesced)
+
+    def test_coalesced_calls_that_share_memory(self):
+        self.check(tangled)
+
+    def test_misaligned_elements(self):
+        for size in (1, 2, 3):
+            ranks.run(size, misaligned)
 
     def test_results_of_functional_collectives(self):
         for size in (1, 2, 3):

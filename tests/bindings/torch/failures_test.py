@@ -178,6 +178,7 @@ def wrong_in_a_group():
         lambda: dist.reduce(torch.ones(2, dtype=torch.complex64), 0, op=dist.ReduceOp.MAX),
         lambda: dist.all_reduce(torch.ones(2, dtype=torch.bool), op=dist.ReduceOp.AVG),
         lambda: dist.all_reduce(ones, op=dist.ReduceOp.PREMUL_SUM(0.0)),
+        lambda: dist.all_reduce(ones.int(), op=dist.ReduceOp.PREMUL_SUM(0.5)),
     ):
         if dist.get_rank() == 0:
             try:

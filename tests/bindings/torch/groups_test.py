@@ -7,6 +7,7 @@ import os
 import socket
 import tempfile
 import threading
+import time
 import unittest
 import warnings
 from datetime import timedelta
@@ -35,6 +36,46 @@ def over_tcp(port):
         assert sum_of_ranks() == size * (size - 1) / 2
         dist.barrier()
         dist.destroy_process_group()
+
+
+def recreated_on_one_store(path):
+    """A barrier that is monitored finds nothing of an earlier group of the same name and store."""
+    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    store = dist.FileStore(path, size)
+    for group in range(2):
+        dist.init_process_group("vescomm", store=store, rank=rank, world_size=size)
+        if group == 0:
+            dist.monitored_barrier()
+        elif rank == 0:
+            try:
+                dist.monitored_barrier(timeout=timedelta(seconds=0.3))
+                raise AssertionError("no rank has come, and the barrier has passed")
+            except RuntimeError as error:
+                assert "failed to pass monitoredBarrier" in str(error), error
+        dist.barrier()
+        dist.destroy_process_group()
+
+
+def aborted():
+    """The group of an abort leaves nothing behind."""
+    from torch.distributed.distributed_c10d import _abort_process_group
+    from vescomm.torch import group as of_groups
+    from vescomm.torch.link import open_links
+
+    dist.barrier()
+    if dist.get_rank() == 0:
+        _abort_process_group()
+    else:
+        try:
+            dist.barrier()
+            raise AssertionError("no exception")
+        except RuntimeError as error:
+            assert "aborted" in str(error), error
+        dist.destroy_process_group()
+    end = time.monotonic() + 60
+    while open_links and time.monotonic() < end:
+        pass
+    assert not open_links and not of_groups._alive
 
 
 def subgroups():
@@ -126,6 +167,12 @@ def options_of_the_backend():
     assert backend.get_error() == torch._C._distributed_c10d.ErrorType.SUCCESS
     before = dist.group.WORLD._get_sequence_number_for_group()
     dist.barrier()
+    assert dist.group.WORLD._get_sequence_number_for_group() == before + 1
+    # Messages, in which not all ranks take part, do not count.
+    if dist.get_rank() == 0 and dist.get_world_size() > 1:
+        dist.send(torch.ones(1), 1)
+    elif dist.get_rank() == 1:
+        dist.recv(torch.ones(1), 0)
     assert dist.group.WORLD._get_sequence_number_for_group() == before + 1
 
 
@@ -254,6 +301,14 @@ class Groups(unittest.TestCase):
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         ranks.run(3, over_tcp, port, group=False)
+
+    def test_groups_of_one_name_and_store(self):
+        for size in (2, 3):
+            with tempfile.TemporaryDirectory() as folder:
+                ranks.run(size, recreated_on_one_store, folder + "/store", group=False)
+
+    def test_an_abort(self):
+        self.check(aborted, (2, 3))
 
     def test_stores_of_threads(self):
         # In a process of its own: this one must have no communicators when it forks.

@@ -36,8 +36,13 @@ def unwrapped(tensor):
     )
 
 
+def _aligned(tensor):
+    """True: the address of the elements is a multiple of their size, as the library requires."""
+    return tensor.data_ptr() % tensor.itemsize == 0
+
+
 def contiguous(tensor, apart=False):
-    """A contiguous tensor with the same elements: the tensor itself if it is one.
+    """A contiguous and aligned tensor with the same elements: the tensor itself if it is one.
 
     Args:
         apart: True: a copy, which shares no memory with another tensor.
@@ -48,23 +53,52 @@ def contiguous(tensor, apart=False):
         and not tensor.is_neg()
         and not tensor.is_conj()
         and has_memory(tensor)
+        and _aligned(tensor)
     ):
         return tensor
     tensor = unwrapped(tensor)
     require_host(tensor)
     copy = tensor.detach().resolve_conj().resolve_neg().contiguous()
-    return copy.clone() if apart and copy.data_ptr() == tensor.data_ptr() else copy
+    if copy.data_ptr() == tensor.data_ptr() and (apart or not _aligned(copy)):
+        return copy.clone()
+    return copy
 
 
 def is_plain(tensor):
-    """True: its elements lie one after another in host memory."""
+    """True: its elements lie one after another in host memory, aligned."""
     return (
         tensor.is_contiguous()
         and tensor.is_cpu
         and not tensor.is_neg()
         and not tensor.is_conj()
         and has_memory(tensor)
+        and _aligned(tensor)
     )
+
+
+def tangled(calls):
+    """True: a call of a group writes memory that another call of it reads or writes.
+
+    Such a group is made on copies: inputs have their values before the group, and outputs are
+    written in the order of the calls.
+
+    Args:
+        calls: for each call the tensors that it writes, and those that it reads.
+    """
+    ranges = sorted(
+        (tensor.data_ptr(), tensor.nbytes, number, writes)
+        for number, (written, read) in enumerate(calls)
+        for tensors, writes in ((written, True), (read, False))
+        for tensor in tensors
+        if is_plain(tensor) and tensor.nbytes
+    )
+    open_ranges = []  # that end after the beginning of the next one
+    for begin, size, number, writes in ranges:
+        open_ranges = [each for each in open_ranges if each[0] > begin]
+        if any(number != other and (writes or wrote) for _, other, wrote in open_ranges):
+            return True
+        open_ranges.append((begin + size, number, writes))
+    return False
 
 
 def overlap(outputs, source, own):
@@ -120,13 +154,13 @@ class Copies:
         require_host(tensor)
         return self._add(tensor, torch.empty(tensor.shape, dtype=tensor.dtype))
 
-    def in_place(self, tensor):
+    def in_place(self, tensor, apart=False):
         """Contiguous memory with the elements of a tensor that is read and written."""
-        if is_plain(tensor):
+        if not apart and is_plain(tensor):
             return tensor
         tensor = unwrapped(tensor)
         require_host(tensor)
-        data = contiguous(tensor)
+        data = contiguous(tensor, apart)
         return data if data is tensor else self._add(tensor, data)
 
     def outputs(self, tensors, counts, apart=False):

@@ -56,7 +56,7 @@ class Barriers(Calls):
                 self._fail_barrier(
                     number, f"Rank 0 timed out in monitoredBarrier after {milliseconds} ms."
                 )
-            if not self._reached(_key(number, rank), left):
+            if not self._reached(self._key(number, rank), left):
                 missing.append(rank)
                 if not wait_all_ranks:
                     break
@@ -67,19 +67,19 @@ class Barriers(Calls):
                 f"Rank{'s' if len(missing) > 1 or wait_all_ranks else ''} {ranks} failed to pass "
                 f"monitoredBarrier in {milliseconds} ms",
             )
-        self._store.set(_key(number, "passed"), b"")
+        self._store.set(self._key(number, "passed"), b"")
         self._forget(number - 1)
 
     def _fail_barrier(self, number, why):
-        self._store.set(_key(number, "passed"), why)
+        self._store.set(self._key(number, "passed"), why)
         raise RuntimeError(why)
 
     def _join_barrier(self, number, seconds):
         rank = self._link.rank
-        self._store.set(_key(number, rank), b"")
+        self._store.set(self._key(number, rank), b"")
         why = "it did not answer"
-        if self._reached(_key(number, "passed"), seconds):
-            why = self._store.get(_key(number, "passed")).decode()
+        if self._reached(self._key(number, "passed"), seconds):
+            why = self._store.get(self._key(number, "passed")).decode()
             if not why:
                 return
         raise RuntimeError(
@@ -101,10 +101,10 @@ class Barriers(Calls):
             return
         try:
             for part in ["passed", *range(1, self._link.size)]:
-                self._store.delete_key(_key(number, part))
+                self._store.delete_key(self._key(number, part))
         except (NotImplementedError, RuntimeError):
             pass
 
-
-def _key(number, part):
-    return f"vescomm/monitored/{number}/{part}"
+    def _key(self, number, part):
+        # A group that is created again may have the name of an earlier one, and its store.
+        return f"vescomm/monitored/{self._link.identity}/{number}/{part}"

@@ -6,6 +6,7 @@ Rank 0 sends its address and a random secret through the store, so neither has t
 serves: it needs only set, get, wait and check.
 """
 
+import hashlib
 import time
 from datetime import timedelta
 
@@ -24,10 +25,15 @@ def clone(store):
 
 
 def create(store, rank, size, seconds, name):
-    """Creates the communicator; collective. Raises BackendError when ranks do not come in time."""
+    """Creates the communicator; collective. Raises BackendError when ranks do not come in time.
+
+    Returns also a text that only its ranks have, and no other communicator: the ranks have sent one
+    another a random secret.
+    """
     gather = _StoreGather(clone(store), rank, size, seconds, name)
     try:
-        return _core.create_from_all_gather(rank, size, gather, timeout=seconds)
+        created = _core.create_from_all_gather(rank, size, gather, timeout=seconds)
+        return created, gather.digest.hexdigest()[:32]
     finally:
         gather.forget()
 
@@ -44,8 +50,14 @@ class _StoreGather:
         self._name = name
         self._steps = 0
         self._keys = []  # that this rank deletes
+        self.digest = hashlib.sha256()  # of all results
 
     def __call__(self, mine):
+        result = self._gather(mine)
+        self.digest.update(result)
+        return result
+
+    def _gather(self, mine):
         step = self._steps
         self._steps += 1
         whole = self._key(step, "all")

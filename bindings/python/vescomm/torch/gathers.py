@@ -5,7 +5,7 @@
 import torch
 
 from .. import _core
-from .arrays import Copies, contiguous, overlap, require_host
+from .arrays import Copies, contiguous, overlap, require_host, tangled
 from .calls import Calls, options, require_equal, require_pairs, require_types, require_whole, single
 from .dtypes import moved
 
@@ -34,25 +34,28 @@ class Gathers(Calls):
             return self.all_gather_single(outputs[0], inputs[0], opts)
         copies = Copies()
         calls, kept, nbytes = [], [], 0
+        all_apart = tangled([((output,), (input,)) for output, input in zip(outputs, inputs)])
         for output, input in zip(outputs, inputs):
             # A call that is refused breaks a group.
             own = output.data_ptr() + self._link.rank * input.nbytes
-            apart = overlap([output], input, own)
+            apart = all_apart or overlap([output], input, own)
             call, keep, _ = self._all_gather_call(
-                _all_gather_in_group, output, input, copies, apart
+                _all_gather_in_group, output, input, copies, apart, all_apart
             )
             calls.append(call)
             kept.append(keep)
             nbytes += output.nbytes
         return self._end_group(calls, opts, "all_gather", kept, list(outputs), nbytes, copies)
 
-    def _all_gather_call(self, call, output, input, copies=None, apart=False):
+    def _all_gather_call(
+        self, call, output, input, copies=None, apart=False, output_apart=False
+    ):
         if copies is None:
             copies = Copies()
         require_whole(output, input, self._link.size, "all_gather", "output", "input")
         source = contiguous(input, apart)
         require_host(source)
-        target = copies.output(output)
+        target = copies.output(output, output_apart)
         arguments = (source.data_ptr(), target.data_ptr(), source.numel(), moved(source.dtype))
         return (call, *arguments), (source, target), copies
 
@@ -81,9 +84,10 @@ class Gathers(Calls):
             require_pairs(parts, inputs, "all_gather")
         copies = Copies()
         calls, kept, nbytes = [], [], 0
-        for i, input in enumerate(inputs):
-            parts = [parts[i] for parts in outputs]
-            apart = overlap(parts, input, parts[self._link.rank].data_ptr())
+        lists = [[parts[i] for parts in outputs] for i in range(len(inputs))]
+        all_apart = tangled([(parts, (input,)) for parts, input in zip(lists, inputs)])
+        for parts, input in zip(lists, inputs):
+            apart = all_apart or overlap(parts, input, parts[self._link.rank].data_ptr())
             call, keep = self._all_gather_v_call(
                 _all_gather_v_in_group, parts, input, copies, apart
             )

@@ -29,7 +29,9 @@ class _Member(Collectives):
         return "vescomm"
 
     def abort(self):
+        """Breaks the group, and ends its use: torch makes no other call after it."""
         self._link.abort("the program aborted the group")
+        self.shutdown()
 
     def shutdown(self):
         self._link.close()

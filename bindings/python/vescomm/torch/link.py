@@ -39,8 +39,9 @@ class Link:
         self._closing = None
         self._closed = False  # close() has begun
         self.failure = None
-        self.calls = 0  # started so far
-        created = bootstrap.create(store, rank, size, self.seconds, name)
+        self.calls = 0  # started so far, without messages
+        # `identity`: a text that the ranks of no other communicator have.
+        created, self.identity = bootstrap.create(store, rank, size, self.seconds, name)
         self.comm = _core.Communicator(created)
         self.has_free_cores = _cores_of_a_rank(self.comm) >= torch.get_num_threads() + 1
         open_links[id(self)] = self
@@ -56,6 +57,14 @@ class Link:
                 request = call(self.comm, *arguments, kept)
                 self.calls += 1
                 return request
+        except Exception as error:
+            raise self.failed(error, f"starting a call on rank {self.rank}") from None
+
+    def start_message(self, kept, call, *arguments):
+        """The same for a message. Not all ranks of the group take part in it."""
+        try:
+            with self._lock:
+                return call(self.comm, *arguments, kept)
         except Exception as error:
             raise self.failed(error, f"starting a call on rank {self.rank}") from None
 
@@ -159,7 +168,8 @@ class Link:
     def finalize(self):
         """Returns when all ranks have called it, or the communicator is broken."""
         try:
-            self.comm.finalize()
+            with self._lock:  # the library refuses it while a call starts
+                self.comm.finalize()
         except Exception:
             pass  # every operation has got the reason
         open_links.pop(id(self), None)

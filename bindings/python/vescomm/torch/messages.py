@@ -28,7 +28,7 @@ class Messages(Calls):
         tensor = single(tensors, "send")
         data = contiguous(tensor)
         require_host(data)
-        request = self._link.start(
+        request = self._link.start_message(
             data,
             _send,
             data.data_ptr(),
@@ -50,7 +50,7 @@ class Messages(Calls):
         tensor = single(tensors, "recv")
         copies = Copies()
         data = copies.output(tensor)
-        request = self._link.start(
+        request = self._link.start_message(
             data, _receive, data.data_ptr(), data.numel(), moved(data.dtype), peer, tag
         )
         operation = Received(self._link, request, what, data, [tensor], copies)

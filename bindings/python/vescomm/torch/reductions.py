@@ -5,7 +5,7 @@
 import torch
 
 from .. import _core
-from .arrays import Copies, contiguous, is_plain, joined, overlap, require_host
+from .arrays import Copies, contiguous, is_plain, joined, overlap, require_host, tangled
 from .calls import Calls, options, require_pairs, require_types, require_whole, single
 from .dtypes import reduced
 
@@ -39,8 +39,9 @@ class Reductions(Calls):
         opts = options(opts)
         copies = Copies()
         calls, kept, nbytes = [], [], 0
+        apart = tangled([((tensor,), ()) for tensor in tensors])
         for tensor in tensors:
-            data, number, operator, more = reduced(copies.in_place(tensor), opts.reduceOp)
+            data, number, operator, more = reduced(copies.in_place(tensor, apart), opts.reduceOp)
             address = data.data_ptr()
             calls.append(
                 (_all_reduce_in_group, address, address, data.numel(), number, operator, *more)
@@ -84,6 +85,7 @@ class Reductions(Calls):
             return self.reduce_scatter_single(outputs[0], inputs[0], opts)
         copies = Copies()
         calls, kept, nbytes = [], [], 0
+        all_apart = tangled([((output,), (input,)) for output, input in zip(outputs, inputs)])
         for output, input in zip(outputs, inputs):
             # A call that is refused breaks a group.
             own = output.data_ptr() - self._link.rank * output.nbytes
@@ -93,7 +95,8 @@ class Reductions(Calls):
                 input,
                 opts,
                 copies,
-                apart=overlap([output], input, own),
+                apart=all_apart or overlap([output], input, own),
+                output_apart=all_apart,
             )
             calls.append(call)
             kept.append(keep)
@@ -102,13 +105,15 @@ class Reductions(Calls):
             calls, opts, "reduce_scatter", kept, list(outputs), nbytes, copies
         )
 
-    def _reduce_scatter_call(self, call, output, input, opts, copies=None, apart=False):
+    def _reduce_scatter_call(
+        self, call, output, input, opts, copies=None, apart=False, output_apart=False
+    ):
         if copies is None:
             copies = Copies()
         require_whole(input, output, self._link.size, "reduce_scatter", "input", "output")
         source = contiguous(input, apart)
         require_host(source)
-        target = copies.output(output)
+        target = copies.output(output, output_apart)
         source, number, operator, more = reduced(source, opts.reduceOp)
         target = reduced(target, opts.reduceOp)[0]
         arguments = (source.data_ptr(), target.data_ptr(), target.numel(), number, operator, *more)
