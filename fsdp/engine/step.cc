@@ -174,7 +174,7 @@ void Engine::catch_up(Communicator &world) {
     meet_in(world);
     const ValueAgreement agreed = agree_on_values(all);
     values_.begin_catching_up(agreed);
-    wiring_->parameters.complete();
+    if (wiring_) wiring_->parameters.complete();  // none: the engine ends after its recovery
     // The time of the update counts as that of an event, from which it is subtracted again.
     const double begin = vescomm_trace_get_seconds();
     for (const ValueReport &other : all)
