@@ -20,6 +20,8 @@ public:
         next_ = Deadline::after(seconds);
     }
     bool begun() const { return begun_; }
+    // True: SIGTERM was due.
+    bool asked() const { return asked_; }
     // Milliseconds until a signal is due, for poll(); -1: none will be.
     int timeout() const {
         return next_ ? static_cast<int>(std::min(next_->seconds_left() * 1e3 + 1, 1e9)) : -1;

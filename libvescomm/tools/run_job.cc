@@ -168,7 +168,18 @@ void Job::handle_ended() {
 void Job::note_end(const RunningRank &rank, const siginfo_t &how) {
     if (how.si_code == CLD_EXITED && how.si_status == 0) return;
     // Ranks that the launcher ends have not failed.
-    if (ending_.begun()) return;
+    if (ending_.asked()) return;
+    const bool by_signal = how.si_code != CLD_EXITED;
+    if (ending_.begun()) {
+        // Others exit because of a rank that a signal ended. The launcher may hear of them first:
+        // the kernel closes the connections of a process before it reports its end.
+        if (!by_signal || first_by_signal_) return;
+        first_by_signal_ = true;
+        exit_code_ = 128 + how.si_status;
+        streams_.say(fmt::format("rank {} (process {}) {}", rank.rank, rank.id, describe(how)));
+        return;
+    }
+    if (failed_ == 0) first_by_signal_ = by_signal;
     const auto others = ranks_.count() - 1;
     if (++failed_ == 1)
         first_failure_ = how.si_code == CLD_EXITED ? how.si_status : 128 + how.si_status;

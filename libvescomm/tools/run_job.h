@@ -55,6 +55,7 @@ private:
     int exit_code_ = 0;
     int failed_ = 0;  // ranks that failed before the others were ended
     int first_failure_ = 0;  // exit code of the first of them
+    bool first_by_signal_ = false;  // a signal ended it
     int interrupts_ = 0;  // SIGINT and SIGTERM received
 };
 

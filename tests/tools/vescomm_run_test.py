@@ -214,6 +214,22 @@ class Output(unittest.TestCase):
         code, out, _ = shell("printf 'a\\nb'", n=1, options=["--no-prefix"])
         self.assertEqual((code, out), (0, b"a\nb"))
 
+    def test_a_rank_that_a_signal_ended_decides_the_exit_code(self):
+        """Also if the launcher observes a rank first that exited because of it."""
+        with tempfile.TemporaryDirectory() as folder:
+            fifo = os.path.join(folder, "fifo")
+            os.mkfifo(fifo)
+            # Rank 1 dies when rank 0 has ended, and the launcher has said so.
+            script = (
+                'if [ $RANK = 0 ]; then exec 4>$FIFO; exit 3; fi\n'
+                'cat $FIFO; while kill -0 $(cat $FIFO.pid) 2>/dev/null; do :; done; kill -9 $$'
+            )
+            first = 'if [ $RANK = 0 ]; then echo $$ > $FIFO.pid; fi\n'
+            code, _, err = shell(first + script, env={**os.environ, "FIFO": fifo})
+        self.assertEqual(code, 128 + signal.SIGKILL, err)
+        self.assertRegex(err.decode(), r"rank 0 .* exited with code 3; ending the other 1")
+        self.assertRegex(err.decode(), r"rank 1 .* was ended by signal 9")
+
     def test_output_before_a_crash_is_not_lost(self):
         code, out, _ = shell("seq 20000; kill -9 $$", n=1)
         self.assertEqual(code, 128 + 9)
