@@ -171,7 +171,7 @@ void Job::note_end(const RunningRank &rank, const siginfo_t &how) {
     if (ending_.asked()) return;
     const bool by_signal = how.si_code != CLD_EXITED;
     if (ending_.begun()) {
-        // Others exit because of a rank that a signal ended. The launcher may hear of them first:
+        // Others exit because of a rank that a signal ended. The launcher may observe them first:
         // the kernel closes the connections of a process before it reports its end.
         if (!by_signal || first_by_signal_) return;
         first_by_signal_ = true;
