@@ -171,6 +171,8 @@ def wrong_in_a_group():
     ones = torch.ones(2 * size)
     one = dist.AllreduceCoalescedOptions()
     one.reduceOp = AND
+    huge = dist.AllreduceCoalescedOptions()
+    huge.reduceOp = dist.ReduceOp.PREMUL_SUM(1e19)
     for call in (
         lambda: world.allreduce_coalesced([torch.ones(2, dtype=torch.int32), ones], one),
         lambda: world.allreduce_coalesced([ones, torch.ones(2, dtype=torch.int32)], one),
@@ -179,6 +181,7 @@ def wrong_in_a_group():
         lambda: dist.all_reduce(torch.ones(2, dtype=torch.bool), op=dist.ReduceOp.AVG),
         lambda: dist.all_reduce(ones, op=dist.ReduceOp.PREMUL_SUM(0.0)),
         lambda: dist.all_reduce(ones.int(), op=dist.ReduceOp.PREMUL_SUM(0.5)),
+        lambda: world.allreduce_coalesced([ones.int(), ones], huge),
     ):
         if dist.get_rank() == 0:
             try:

@@ -56,6 +56,19 @@ def recreated_on_one_store(path):
         dist.destroy_process_group()
 
 
+def monitored_by_the_backend():
+    """A group and its backend count barriers together."""
+    dist.monitored_barrier()
+    if dist.get_rank() == 0:
+        backend = dist.group.WORLD._get_backend(torch.device("cpu"))
+        try:
+            backend.monitored_barrier(timedelta(seconds=0.3), False)
+            raise AssertionError("no rank has come, and the barrier has passed")
+        except RuntimeError as error:
+            assert "failed to pass monitoredBarrier" in str(error), error
+    dist.barrier()
+
+
 def aborted():
     """The group of an abort leaves nothing behind."""
     from torch.distributed.distributed_c10d import _abort_process_group
@@ -306,6 +319,9 @@ class Groups(unittest.TestCase):
         for size in (2, 3):
             with tempfile.TemporaryDirectory() as folder:
                 ranks.run(size, recreated_on_one_store, folder + "/store", group=False)
+
+    def test_monitored_barriers_of_a_backend(self):
+        self.check(monitored_by_the_backend, (2, 3))
 
     def test_an_abort(self):
         self.check(aborted, (2, 3))

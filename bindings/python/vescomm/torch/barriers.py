@@ -17,7 +17,6 @@ _all_reduce = _core.Communicator.start_all_reduce_at
 
 class Barriers(Calls):
     _store = None
-    _monitored = 0  # calls of monitored_barrier so far
 
     # A reduction of one byte: unlike a barrier of the library, it is a request that a thread can
     # wait for beside other calls.
@@ -39,8 +38,8 @@ class Barriers(Calls):
             seconds = self._link.seconds
         if self._store is None:
             self._store = clone(self._link.store)
-        number = self._monitored
-        self._monitored += 1
+        number = self._link.monitored
+        self._link.monitored += 1
         if self._link.rank == 0:
             self._lead_barrier(number, seconds, wait_all_ranks)
         else:

@@ -104,8 +104,10 @@ def reduced(tensor, op):
         factor = factor.item()
     if factor == 0:
         raise ValueError("vescomm: the factor of PREMUL_SUM is 0; give another one")
-    if factor % 1 and not (dtype.is_floating_point or dtype.is_complex):
+    whole = abs(factor) < 2**63 and factor % 1 == 0
+    if not whole and not (dtype.is_floating_point or dtype.is_complex):
         raise ValueError(
-            f"vescomm: the factor of PREMUL_SUM is {factor} for {dtype}; give a whole number"
+            f"vescomm: the factor of PREMUL_SUM is {factor} for {dtype}; give a whole number of "
+            "fewer than 64 bits"
         )
     return tensor, number, operator, (float(factor), None)

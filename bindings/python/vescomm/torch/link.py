@@ -40,6 +40,7 @@ class Link:
         self._closed = False  # close() has begun
         self.failure = None
         self.calls = 0  # started so far, without messages
+        self.monitored = 0  # calls of monitored_barrier() so far
         # `identity`: a text that the ranks of no other communicator have.
         created, self.identity = bootstrap.create(store, rank, size, self.seconds, name)
         self.comm = _core.Communicator(created)
