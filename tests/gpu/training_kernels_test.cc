@@ -5,6 +5,7 @@
 // on host memory.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <functional>
@@ -187,7 +188,7 @@ TEST(QuantiseKernels, CodesAndValuesHaveTheBitsOfTheHost) {
                         // One block in about eight has an infinity or a NaN.
                         Bytes source = finite_bits(type, n, 4);
                         const Bytes odd = any_bits(type, n / 8, 5);
-                        std::memcpy(source.data(), odd.data(), odd.size());
+                        std::ranges::copy(odd, source.begin());
                         const std::size_t blocks = fsdp::blocks_of(n, block);
                         Bytes codes(n + 1, 0xa5);
                         std::vector<float> scales(blocks + 1, 123.0f);
