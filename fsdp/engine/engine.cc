@@ -11,19 +11,6 @@
 
 namespace vescomm::fsdp {
 
-namespace {
-
-// Collective.
-std::vector<int> gather_nodes(const Communicator &world) {
-    const vescomm_comm_info_t info = world.info();
-    std::vector<std::int32_t> nodes(static_cast<std::size_t>(info.ranks));
-    check(vescomm_all_gather(world.get(), &info.node, nodes.data(), 1, VESCOMM_I32, nullptr,
-                             nullptr, nullptr));
-    return {nodes.begin(), nodes.end()};
-}
-
-}  // namespace
-
 Engine::Engine(const Model &model, vescomm_comm_t *parent, Communicator world)
     : model_(model),
       parent_(parent),
@@ -33,6 +20,7 @@ Engine::Engine(const Model &model, vescomm_comm_t *parent, Communicator world)
                    : nullptr),
       shards_(Shards::of(model_.spec, model_.plan, rank_)),
       optimizer_(model_.spec, model_.plan, shards_, rank_,
+                 make_update_threads(model_.spec.options().update_threads, world),
                  shards_.on_device() ? streams_.get() : nullptr),
       states_(model_.plan, model_.unit_names),
       times_(model_.unit_names),
@@ -40,7 +28,7 @@ Engine::Engine(const Model &model, vescomm_comm_t *parent, Communicator world)
                                        counters_, times_)) {
     if (has_partner_copies(model_.spec, model_.plan.mesh))
         copy_.emplace(model_.spec, model_.plan, shards_, rank_,
-                      partner_distance(gather_nodes(wiring_->comms.world())));
+                      partner_distance(wiring_->comms.world()), optimizer_.threads());
     wiring_->comms.meet();
     summary_.begin(reading());
 }

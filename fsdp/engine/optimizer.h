@@ -7,12 +7,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "fsdp/engine/device/streams.h"
 #include "fsdp/engine/shards.h"
+#include "fsdp/engine/update_threads.h"
 #include "fsdp/spec/model_plan.h"
 #include "fsdp/spec/spec.h"
 
@@ -30,13 +32,15 @@ struct OptimizerRun {
 
 // Divides the shard of a rank into runs.
 std::vector<OptimizerRun> make_runs(const Spec &spec, const ModelPlan &plan, int position);
+// Cuts a run every `elements` elements. Parts that have padding only are left out.
+std::vector<OptimizerRun> divide_run(const OptimizerRun &run, std::int64_t elements);
 
 class Optimizer {
 public:
     // `plan`, `shards` and `streams` must outlive the optimizer. `streams`: nullptr if the host
-    // updates the shards.
+    // updates the shards, by `threads`.
     Optimizer(const Spec &spec, const ModelPlan &plan, const Shards &shards, int rank,
-              device::Streams *streams = nullptr);
+              std::shared_ptr<UpdateThreads> threads, device::Streams *streams = nullptr);
 
     // Returns a group with other settings. Throws Failure if it needs other states.
     Group with_settings(std::size_t group, const void *settings) const;
@@ -58,17 +62,22 @@ public:
     // The number of steps of a checkpoint.
     void set_steps(std::int64_t steps) { steps_ = steps; }
     const std::vector<Group> &groups() const { return groups_; }
+    const std::shared_ptr<UpdateThreads> &threads() const { return threads_; }
 
 private:
-    void update(const OptimizerRun &run, float gradient_scale, double learning_rate_scale) const;
+    void update(std::size_t bucket, float gradient_scale, double learning_rate_scale);
+    // Returns the result of the kind.
+    int update(const OptimizerRun &run, float gradient_scale, double learning_rate_scale) const;
 
     const ModelPlan &plan_;
     const Shards &shards_;
+    std::shared_ptr<UpdateThreads> threads_;
     device::Streams *streams_;
     std::vector<Group> groups_;
     std::vector<std::vector<std::byte>> agreed_;  // by group: settings that all ranks had last
     std::vector<OptimizerRun> runs_;  // those of a bucket are consecutive
     std::vector<std::span<const OptimizerRun>> runs_of_;  // by bucket
+    std::vector<int> results_;  // of the runs of one bucket
     std::int64_t steps_ = 0;
 };
 

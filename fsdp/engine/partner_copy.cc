@@ -2,34 +2,44 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fsdp/engine/partner_copy.h"
 
-#include <memory>
 #include <span>
+#include <utility>
+#include <vector>
+
+#include "fsdp/spec/partners.h"
 
 namespace vescomm::fsdp {
 
+int partner_distance(const Communicator &world) {
+    const vescomm_comm_info_t info = world.info();
+    std::vector<std::int32_t> nodes(static_cast<std::size_t>(info.ranks));
+    check(vescomm_all_gather(world.get(), &info.node, nodes.data(), 1, VESCOMM_I32, nullptr,
+                             nullptr, nullptr));
+    return partner_distance(std::vector<int>(nodes.begin(), nodes.end()));
+}
+
 PartnerCopy::PartnerCopy(const Spec &spec, const ModelPlan &plan, const Shards &mine, int rank,
-                         int distance)
+                         int distance, std::shared_ptr<UpdateThreads> threads)
     : plan_(plan),
       mine_(mine),
       copied_((rank + plan.mesh.ranks - distance) % plan.mesh.ranks),
       holder_((rank + distance) % plan.mesh.ranks),
       shards_(plan, copied_, spec.offload_folder()),
-      optimizer_(spec, plan, shards_, copied_) {}
+      optimizer_(spec, plan, shards_, copied_, std::move(threads)) {}
 
 void PartnerCopy::exchange(Comms &comms, const void *mine, std::size_t my_bytes, void *copy,
                            std::size_t copy_bytes) const {
-    vescomm_comm_t *world = comms.world().get();
-    vescomm_request_t *request = nullptr;
-    check(vescomm_group_begin(world));
+    const Communicator &world = comms.world();
     const auto count = [](std::size_t bytes) { return static_cast<std::int64_t>(bytes); };
-    check(
-        vescomm_send(world, mine, count(my_bytes), VESCOMM_U8, holder_, nullptr, nullptr, nullptr));
-    check(vescomm_receive(world, copy, count(copy_bytes), VESCOMM_U8, copied_, nullptr, nullptr,
-                          nullptr));
-    check(vescomm_group_end(world, &request));
-    const std::unique_ptr<vescomm_request_t, decltype(&vescomm_request_free)> owner(
-        request, vescomm_request_free);
-    comms.wait(comms.world(), request);
+    Request request;
+    const auto calls = [&] {
+        check(vescomm_send(world.get(), mine, count(my_bytes), VESCOMM_U8, holder_, nullptr,
+                           nullptr, nullptr));
+        check(vescomm_receive(world.get(), copy, count(copy_bytes), VESCOMM_U8, copied_, nullptr,
+                              nullptr, nullptr));
+    };
+    group(world, calls, &request);
+    comms.wait(world, request.get());
 }
 
 void PartnerCopy::refresh(Comms &comms) {

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 #include "fsdp/engine/comms.h"
 #include "fsdp/engine/optimizer.h"
@@ -16,11 +17,14 @@
 
 namespace vescomm::fsdp {
 
+// Collective.
+int partner_distance(const Communicator &world);
+
 class PartnerCopy {
 public:
     // All arguments must outlive the copy. `distance`: of partner_distance().
-    PartnerCopy(const Spec &spec, const ModelPlan &plan, const Shards &mine, int rank,
-                int distance);
+    PartnerCopy(const Spec &spec, const ModelPlan &plan, const Shards &mine, int rank, int distance,
+                std::shared_ptr<UpdateThreads> threads);
 
     // Receives masters and states of the copied rank, and sends this rank's. Collective.
     void refresh(Comms &comms);

@@ -115,6 +115,8 @@ std::string role_of_state(const std::string &name) {
 Group make_group(const vescomm_optimizer_kind_t &kind, const void *settings) {
     if (kind.name == nullptr || kind.needs == nullptr || kind.step == nullptr)
         refuse("name, needs or step of the kind of a group is NULL; give all of them");
+    if (kind.reserved != 0)
+        refuse("reserved of the kind \"{}\" is {}; leave it zero", kind.name, kind.reserved);
     Group group;
     group.kind = kind;
     group.settings = copy_settings(kind, settings);

@@ -45,6 +45,8 @@ void require_zero(const std::string &what, std::uint32_t value) {
 // Sizes of buffers are limited to 2^40 elements, as the counts of vescomm.h.
 constexpr std::int64_t max_elements = std::int64_t{1} << 40;
 
+constexpr std::int32_t max_update_threads = 1024;
+
 std::int64_t count_elements(const std::string &name, const std::vector<std::int64_t> &shape) {
     std::int64_t product = 1;
     bool empty = false;
@@ -80,6 +82,7 @@ std::vector<std::int64_t> Parameter::whole_shape() const {
 Spec::Spec(const vescomm_fsdp_spec_options_t &options) : options_(options) {
     require_zero("reserved of the options", options_.reserved);
     require_zero("reserved2 of the options", options_.reserved2);
+    require_zero("reserved3 of the options", options_.reserved3);
     if (options_.memory != VESCOMM_FSDP_HOST && options_.memory != VESCOMM_FSDP_DEVICE)
         refuse("memory is {}; it must be VESCOMM_FSDP_HOST (0) or VESCOMM_FSDP_DEVICE (1)",
                options_.memory);
@@ -110,6 +113,9 @@ Spec::Spec(const vescomm_fsdp_spec_options_t &options) : options_(options) {
     require_not_negative("large_unit_bytes", options_.large_unit_bytes);
     require_not_negative("expert_ranks", options_.expert_ranks);
     require_not_negative("expert_divisor", options_.expert_divisor);
+    if (options_.update_threads < 0 || options_.update_threads > max_update_threads)
+        refuse("update_threads is {}; it must be at least 0 and at most {}",
+               options_.update_threads, max_update_threads);
     if (options_.expert_ranks == 0) options_.expert_ranks = 1;
     if (options_.slots == 0) options_.slots = 2;
     if (options_.gradient_slots == 0) options_.gradient_slots = 2;

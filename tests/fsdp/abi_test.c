@@ -71,7 +71,8 @@ MEMBER(vescomm_optimizer_kind_t, context, 16);
 MEMBER(vescomm_optimizer_kind_t, needs, 24);
 MEMBER(vescomm_optimizer_kind_t, step, 32);
 MEMBER(vescomm_optimizer_kind_t, default_settings, 40);
-FREEZE(sizeof(vescomm_optimizer_kind_t) == 48);
+MEMBER(vescomm_optimizer_kind_t, concurrent, 48);
+FREEZE(sizeof(vescomm_optimizer_kind_t) == 56);
 
 MEMBER(vescomm_adamw_settings_t, struct_size, 0);
 MEMBER(vescomm_adamw_settings_t, learning_rate, 8);
@@ -112,7 +113,8 @@ MEMBER(vescomm_fsdp_spec_options_t, expert_ranks, 96);
 MEMBER(vescomm_fsdp_spec_options_t, expert_divisor, 100);
 MEMBER(vescomm_fsdp_spec_options_t, memory, 104);
 MEMBER(vescomm_fsdp_spec_options_t, offload_to_host, 108);
-FREEZE(sizeof(vescomm_fsdp_spec_options_t) == 112);
+MEMBER(vescomm_fsdp_spec_options_t, update_threads, 112);
+FREEZE(sizeof(vescomm_fsdp_spec_options_t) == 120);
 
 MEMBER(vescomm_fsdp_parameter_t, struct_size, 0);
 MEMBER(vescomm_fsdp_parameter_t, dimensions, 4);

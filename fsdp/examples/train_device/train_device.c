@@ -6,7 +6,7 @@
  * the sum of the squares of all parameters, so the gradient of a parameter is the parameter, and
  * the "kernels" of the trainer are copies.
  *
- *     vescomm-run -n 2 train_device [UNITS [ELEMENTS [STEPS [bf16]]]]
+ *     vescomm-run -n 2 train_device [UNITS [ELEMENTS [STEPS [f32|bf16 [THREADS]]]]]
  *
  * Several ranks on one GPU need NCCL_MULTI_RANK_GPU_ENABLE=1. Without a GPU it says so, and ends
  * with success.
@@ -24,6 +24,7 @@
 static int units = 8, steps = 10;
 static int64_t elements = 1 << 20;
 static vescomm_type_t type = VESCOMM_F32;
+static int threads = 0; /* that update shards in host memory; 0: all cores of a rank */
 
 static void check(vescomm_status_t status) {
     if (status == VESCOMM_OK) return;
@@ -77,6 +78,7 @@ static vescomm_fsdp_t *create(vescomm_comm_t *comm, int place) {
     options.memory = is_device(place) ? VESCOMM_FSDP_DEVICE : VESCOMM_FSDP_HOST;
     options.offload_to_host = place == offloaded;
     options.average = 1;
+    options.update_threads = threads;
     vescomm_fsdp_spec_t *spec = NULL;
     vescomm_fsdp_t *engine = NULL;
     check(vescomm_fsdp_spec_create(&options, &spec));
@@ -161,8 +163,9 @@ int main(int argc, char **argv) {
     if (argc > 2) elements = atoll(argv[2]);
     if (argc > 3) steps = atoi(argv[3]);
     if (argc > 4 && strcmp(argv[4], "bf16") == 0) type = VESCOMM_BF16;
+    if (argc > 5) threads = atoi(argv[5]);
     if (units < 1 || elements < 1 || steps < 1) {
-        fprintf(stderr, "usage: train_device [UNITS [ELEMENTS [STEPS [bf16]]]]\n");
+        fprintf(stderr, "usage: train_device [UNITS [ELEMENTS [STEPS [f32|bf16 [THREADS]]]]]\n");
         return 2;
     }
     if (vescomm_gpu_check_support(NULL) != VESCOMM_OK ||

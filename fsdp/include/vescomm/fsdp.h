@@ -159,6 +159,13 @@ typedef struct vescomm_fsdp_spec_options {
      *  host. The memory of the device has slots only. Values have the same bits, and views of
      *  shards have addresses of the host. 0: all in the memory of the device. */
     int32_t offload_to_host;
+    /** Number of threads of this rank that update its shards in vescomm_fsdp_step(), the caller's
+     *  included, if shards are in host memory and the kind of the optimizer is `concurrent`. The
+     *  others sleep at other times, and have the cores of the thread that created the engine.
+     *  Values have the same bits. May differ between ranks. At most 1024. 0: the number of those
+     *  cores, divided by the number of ranks of this node that have the same cores, at most 16. */
+    int32_t update_threads;
+    uint32_t reserved3;
 } vescomm_fsdp_spec_options_t;
 
 /** Returns the struct with struct_size set and all other members zero. Since: 0.1 */
@@ -180,6 +187,8 @@ static inline vescomm_fsdp_spec_options_t vescomm_fsdp_spec_options_init(void) {
                                            0,
                                            0,
                                            NULL,
+                                           0,
+                                           0,
                                            0,
                                            0,
                                            0,

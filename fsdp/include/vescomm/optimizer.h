@@ -124,12 +124,17 @@ typedef struct vescomm_optimizer_kind {
      *  a program do not have, because it knows an older struct, have these values in `needs` and
      *  `step`. NULL: zeros. Borrowed for the call of vescomm_fsdp_add_group(). */
     const void *default_settings;
+    /** Not 0: the engine may divide runs, and call `step` for several of them at once in threads of
+     *  its own (vescomm_fsdp_spec_options_t.update_threads). `step` then throws no C++ exception.
+     */
+    int32_t concurrent;
+    uint32_t reserved; /**< must be 0 */
 } vescomm_optimizer_kind_t;
 
 /** Returns the struct with struct_size set and all other members zero. Since: 0.1 */
 static inline vescomm_optimizer_kind_t vescomm_optimizer_kind_init(void) {
     vescomm_optimizer_kind_t kind = {
-        sizeof(vescomm_optimizer_kind_t), 0, NULL, NULL, NULL, NULL, NULL};
+        sizeof(vescomm_optimizer_kind_t), 0, NULL, NULL, NULL, NULL, NULL, 0, 0};
     return kind;
 }
 
