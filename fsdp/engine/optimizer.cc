@@ -16,6 +16,19 @@ namespace {
 // The work of one thread at a time: about 0.1 ms of AdamW, far above the time of waking a thread.
 constexpr std::int64_t divided_elements = std::int64_t{1} << 15;
 
+// The number of elements from the beginning of a piece to the end of the block that has the element
+// number `wanted`, counted from 1. Blocks are counted within their matrix.
+std::int64_t whole_blocks(const vescomm_optimizer_piece_t &piece, std::int64_t wanted,
+                          std::int64_t block) {
+    const std::int64_t matrix = piece.rows * piece.columns;
+    const std::int64_t length =
+        block < 0 ? matrix : std::min(std::max<std::int64_t>(block, 1), matrix);
+    const std::int64_t last = piece.first + wanted - 1;  // in the parameter
+    const std::int64_t begin = last / matrix * matrix;  // of its matrix
+    const std::int64_t end = (last - begin) / length * length + length;
+    return begin + std::min(end, matrix) - piece.first;
+}
+
 std::vector<OptimizerRun> divide_runs(std::vector<OptimizerRun> &&runs,
                                       const std::vector<Group> &groups) {
     std::vector<OptimizerRun> divided;
@@ -23,7 +36,8 @@ std::vector<OptimizerRun> divide_runs(std::vector<OptimizerRun> &&runs,
         if (groups[run.group].kind.concurrent == 0) {
             divided.push_back(std::move(run));
         } else {
-            std::ranges::move(divide_run(run, divided_elements), std::back_inserter(divided));
+            std::ranges::move(divide_run(run, divided_elements, groups[run.group].block_elements),
+                              std::back_inserter(divided));
         }
     }
     return divided;
@@ -48,22 +62,20 @@ std::vector<OptimizerRun> make_runs(const Spec &spec, const ModelPlan &plan, int
     return runs;
 }
 
-std::vector<OptimizerRun> divide_run(const OptimizerRun &run, std::int64_t elements) {
+std::vector<OptimizerRun> divide_run(const OptimizerRun &run, std::int64_t elements,
+                                     std::int64_t block) {
     std::vector<OptimizerRun> parts;
     for (vescomm_optimizer_piece_t piece : run.pieces)
         while (piece.elements > 0) {
-            const std::int64_t begin = piece.offset / elements * elements;
-            if (parts.empty() || parts.back().offset != run.offset + begin)
-                parts.push_back({run.group,
-                                 run.bucket,
-                                 run.offset + begin,
-                                 std::min(elements, run.elements - begin),
-                                 {},
-                                 {}});
+            if (parts.empty() || parts.back().elements >= elements)
+                parts.push_back({run.group, run.bucket, run.offset + piece.offset, 0, {}, {}});
+            OptimizerRun &part = parts.back();
             vescomm_optimizer_piece_t own = piece;
-            own.offset -= begin;
-            own.elements = std::min(piece.elements, elements - own.offset);
-            parts.back().pieces.push_back(own);
+            own.offset = run.offset + piece.offset - part.offset;
+            own.elements =
+                std::min(piece.elements, whole_blocks(piece, elements - part.elements, block));
+            part.pieces.push_back(own);
+            part.elements = own.offset + own.elements;
             piece.first += own.elements;
             piece.offset += own.elements;
             piece.elements -= own.elements;
@@ -106,6 +118,10 @@ Group Optimizer::with_settings(std::size_t group, const void *settings) const {
             "the settings need {} states and the group has {}, or their types differ; create "
             "another engine",
             made.states.size(), groups_[group].states.size());
+    if (made.block_elements != groups_[group].block_elements)
+        refuse(
+            "the settings need blocks of {} elements and the group has {}; create another engine",
+            made.block_elements, groups_[group].block_elements);
     return made;
 }
 

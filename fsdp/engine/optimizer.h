@@ -32,8 +32,10 @@ struct OptimizerRun {
 
 // Divides the shard of a rank into runs.
 std::vector<OptimizerRun> make_runs(const Spec &spec, const ModelPlan &plan, int position);
-// Cuts a run every `elements` elements. Parts that have padding only are left out.
-std::vector<OptimizerRun> divide_run(const OptimizerRun &run, std::int64_t elements);
+// Divides a run into parts of about `elements` elements, between blocks of `block` elements; -1:
+// between matrices.
+std::vector<OptimizerRun> divide_run(const OptimizerRun &run, std::int64_t elements,
+                                     std::int64_t block);
 
 class Optimizer {
 public:

@@ -130,6 +130,10 @@ Group make_group(const vescomm_optimizer_kind_t &kind, const void *settings) {
     if (kind.needs(kind.context, group.settings.data(), &needs, &reason) != 0)
         refuse("\"{}\" rejects its settings: {}", kind.name, reason);
     group.states = read_states(kind, needs);
+    group.block_elements = needs.block_elements;
+    if (group.block_elements < -1)
+        refuse("\"{}\" needs blocks of {} elements; at least -1 is possible, for whole matrices",
+               kind.name, group.block_elements);
     return group;
 }
 

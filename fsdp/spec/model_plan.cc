@@ -63,7 +63,8 @@ void make_buckets(ModelPlan &plan, const Spec &spec) {
                 const Parameter &parameter = spec.parameters()[id];
                 if (!parameter.stored() || parameter.frozen() != frozen) continue;
                 const std::size_t bucket = bucket_for(plan, spec, unit, parameter);
-                plan.buckets[bucket].places.push_back({id, 0, parameter.elements});
+                plan.buckets[bucket].places.push_back(
+                    {id, 0, parameter.elements, parameter.rows(), parameter.columns()});
             }
 }
 
@@ -214,6 +215,8 @@ std::vector<vescomm_optimizer_piece_t> Bucket::pieces(int position) const {
         piece.first = elements_before(place, position) + first - place.offset;
         piece.elements = last - first;
         piece.offset = first - begin(position);
+        piece.rows = place.rows;
+        piece.columns = place.columns;
         pieces.push_back(piece);
     }
     return pieces;

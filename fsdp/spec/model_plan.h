@@ -21,6 +21,8 @@ struct Place {
     std::size_t parameter = 0;  // id
     std::int64_t offset = 0;  // in elements of the bucket
     std::int64_t elements = 0;
+    std::int64_t rows = 0;  // of each matrix
+    std::int64_t columns = 0;
 };
 
 // Parameters of one unit that are gathered by one request: they have the same types and the same

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 #include "fsdp/checkpoint/tensor.h"
@@ -77,6 +78,32 @@ std::vector<std::int64_t> Parameter::whole_shape() const {
     std::vector<std::int64_t> whole = shape;
     if (experts) whole.front() = *experts;
     return whole;
+}
+
+std::int64_t Parameter::rows() const {
+    const auto first = static_cast<std::size_t>(batch_dimensions);
+    return first < shape.size() ? shape[first] : 1;
+}
+
+std::int64_t Parameter::columns() const {
+    std::int64_t product = 1;
+    for (std::size_t i = static_cast<std::size_t>(batch_dimensions) + 1; i < shape.size(); ++i)
+        product *= shape[i];
+    return product;
+}
+
+void Parameter::require_blocks(std::int64_t elements) {
+    if (elements == 0 || elements == 1) return;
+    const std::int64_t matrix = rows() * columns();
+    const std::int64_t own = block_elements > 0                         ? block_elements
+                             : block_rows == -1 || block_rows >= rows() ? matrix
+                                                                        : block_rows * columns();
+    // Blocks of at most 2^40 elements: the product of two of them may not fit.
+    const std::int64_t factor =
+        own > 0 && elements > 0 ? elements / std::gcd(own, elements) : matrix;
+    const bool whole = own >= matrix || factor >= (matrix + own - 1) / own;
+    block_rows = whole ? -1 : 1;
+    block_elements = whole ? 0 : own * factor;
 }
 
 Spec::Spec(const vescomm_fsdp_spec_options_t &options) : options_(options) {
@@ -277,7 +304,10 @@ std::size_t Spec::add_group(std::span<const std::uint64_t> ids,
             refuse("parameter \"{}\" is in a group already", full_name(id));
     }
     groups_.push_back(make_group(kind, settings));
-    for (const std::uint64_t id : ids) parameters_[id].group = groups_.size() - 1;
+    for (const std::uint64_t id : ids) {
+        parameters_[id].group = groups_.size() - 1;
+        parameters_[id].require_blocks(groups_.back().block_elements);
+    }
     return groups_.size() - 1;
 }
 

@@ -48,6 +48,11 @@ struct Parameter {
     bool stored() const { return !ignored() && !tied_to; }
     // The shape in the whole model, in which checkpoints have the parameter.
     std::vector<std::int64_t> whole_shape() const;
+    // Extents of each matrix: the parameter has one for each index of its batch dimensions.
+    std::int64_t rows() const;
+    std::int64_t columns() const;
+    // Adds the blocks that an optimizer needs; -1: whole matrices.
+    void require_blocks(std::int64_t elements);
 };
 
 struct Unit {
@@ -69,6 +74,8 @@ struct Group {
     std::vector<std::byte> default_settings;  // kind.settings_bytes; empty: zeros
     std::vector<std::byte> settings;  // kind.settings_bytes
     std::vector<State> states;
+    std::int64_t block_elements =
+        0;  // that are updated together; -1: whole matrices; 0: single ones
 };
 
 class Spec {

@@ -42,14 +42,17 @@ FREEZE(sizeof(vescomm_optimizer_state_t) == 16);
 MEMBER(vescomm_optimizer_needs_t, struct_size, 0);
 MEMBER(vescomm_optimizer_needs_t, state_count, 4);
 MEMBER(vescomm_optimizer_needs_t, states, 8);
-FREEZE(sizeof(vescomm_optimizer_needs_t) == 16);
+MEMBER(vescomm_optimizer_needs_t, block_elements, 16);
+FREEZE(sizeof(vescomm_optimizer_needs_t) == 24);
 
 MEMBER(vescomm_optimizer_piece_t, struct_size, 0);
 MEMBER(vescomm_optimizer_piece_t, parameter, 8);
 MEMBER(vescomm_optimizer_piece_t, first, 16);
 MEMBER(vescomm_optimizer_piece_t, elements, 24);
 MEMBER(vescomm_optimizer_piece_t, offset, 32);
-FREEZE(sizeof(vescomm_optimizer_piece_t) == 40);
+MEMBER(vescomm_optimizer_piece_t, rows, 40);
+MEMBER(vescomm_optimizer_piece_t, columns, 48);
+FREEZE(sizeof(vescomm_optimizer_piece_t) == 56);
 
 MEMBER(vescomm_optimizer_run_t, struct_size, 0);
 MEMBER(vescomm_optimizer_run_t, states, 4);

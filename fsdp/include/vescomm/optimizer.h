@@ -6,11 +6,12 @@
  * each *run*, a group of consecutive pieces that share the settings (vescomm_optimizer_run_t). The
  * conventions of vescomm.h apply.
  *
- *     needs   states and their types                      no communicator, no memory
+ *     needs   states, their types, blocks                 no communicator, no memory
  *     step    updates masters and states of one run       this rank's shard only
  *
  * A kind works on elements: the result of an element depends on its master, gradient and states
- * only. The parameters then do not depend on the cuts between ranks.
+ * only. Or it works on blocks, or on whole matrices, that it declares in its needs: the engine then
+ * plans shards so that none of them is cut. The parameters do not depend on the cuts between ranks.
  */
 #ifndef VESCOMM_OPTIMIZER_H
 #define VESCOMM_OPTIMIZER_H
@@ -44,11 +45,16 @@ typedef struct vescomm_optimizer_needs {
     uint32_t state_count; /**< entries of states, at most 64; 0: none */
     /** Array of states, and their names: constants that exist as long as the kind. */
     const vescomm_optimizer_state_t *states;
+    /** Number of consecutive elements of a matrix that `step` needs together, a *block*; the last
+     *  block of a matrix may be shorter. A matrix is what a parameter has for each index of its
+     *  batch dimensions. The engine cuts parameters between blocks only, in addition to the blocks
+     *  of the parameter itself. -1: whole matrices. 0: `step` works on single elements. */
+    int64_t block_elements;
 } vescomm_optimizer_needs_t;
 
 /** Returns the struct with struct_size set and all other members zero. Since: 0.1 */
 static inline vescomm_optimizer_needs_t vescomm_optimizer_needs_init(void) {
-    vescomm_optimizer_needs_t needs = {sizeof(vescomm_optimizer_needs_t), 0, NULL};
+    vescomm_optimizer_needs_t needs = {sizeof(vescomm_optimizer_needs_t), 0, NULL, 0};
     return needs;
 }
 
@@ -61,11 +67,13 @@ typedef struct vescomm_optimizer_piece {
     int64_t first; /**< first element, counted within the parameter with all its experts */
     int64_t elements; /**< number of elements, at least 1 */
     int64_t offset; /**< position of the first element in the arrays of the run, or in the shard */
+    int64_t rows; /**< of each matrix: the first extent after the batch dimensions; 1 if none */
+    int64_t columns; /**< of each matrix, row-major: the product of all further extents */
 } vescomm_optimizer_piece_t;
 
 /** Returns the struct with struct_size set and all other members zero. Since: 0.1 */
 static inline vescomm_optimizer_piece_t vescomm_optimizer_piece_init(void) {
-    vescomm_optimizer_piece_t piece = {sizeof(vescomm_optimizer_piece_t), 0, 0, 0, 0, 0};
+    vescomm_optimizer_piece_t piece = {sizeof(vescomm_optimizer_piece_t), 0, 0, 0, 0, 0, 0, 0};
     return piece;
 }
 
@@ -124,8 +132,9 @@ typedef struct vescomm_optimizer_kind {
      *  a program do not have, because it knows an older struct, have these values in `needs` and
      *  `step`. NULL: zeros. Borrowed for the call of vescomm_fsdp_add_group(). */
     const void *default_settings;
-    /** Not 0: the engine may divide runs, and call `step` for several of them at once in threads of
-     *  its own (vescomm_fsdp_spec_options_t.update_threads). `step` then throws no C++ exception.
+    /** Not 0: the engine may divide runs, between blocks, and call `step` for several of them at
+     * once in threads of its own (vescomm_fsdp_spec_options_t.update_threads). `step` then throws
+     * no C++ exception.
      */
     int32_t concurrent;
     uint32_t reserved; /**< must be 0 */

@@ -1,14 +1,15 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Threads that update shards together: each job once, runs divided at multiples.
+// Threads that update shards together: each job once, runs divided between blocks.
 #include "fsdp/engine/update_threads.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <atomic>
-#include <set>
+#include <string>
+#include <vector>
 
 #include "fsdp/engine/optimizer.h"
 
@@ -39,40 +40,69 @@ TEST(UpdateThreads, RunJobsAtTheSameTime) {
     EXPECT_EQ(begun, 3);
 }
 
-TEST(UpdateThreads, DivideRunsAtMultiples) {
+// Two matrices of 3 rows, a part of a vector, and a parameter of one element.
+OptimizerRun run_of_pieces() {
     OptimizerRun run{1, 2, 1000, 64, {}, {}};
-    for (const auto &[offset, elements] : {std::pair{3, 2}, {10, 25}, {60, 4}}) {
+    const auto add = [&](std::int64_t offset, std::int64_t first, std::int64_t elements,
+                         std::int64_t rows, std::int64_t columns) {
         vescomm_optimizer_piece_t piece = vescomm_optimizer_piece_init();
-        piece.parameter = static_cast<std::uint64_t>(offset);
-        piece.first = 100;
+        piece.parameter = run.pieces.size();
         piece.offset = offset;
+        piece.first = first;
         piece.elements = elements;
+        piece.rows = rows;
+        piece.columns = columns;
         run.pieces.push_back(piece);
-    }
-    for (std::int64_t length = 1; length <= 70; ++length) {
-        std::set<std::pair<std::uint64_t, std::int64_t>> seen;  // parameter, element
-        std::int64_t end = 0;
-        for (const OptimizerRun &part : divide_run(run, length)) {
-            EXPECT_EQ(part.group, 1);
-            EXPECT_EQ(part.bucket, 2);
-            const std::int64_t begin = part.offset - 1000;
-            EXPECT_EQ(begin % length, 0);
-            EXPECT_GE(begin, end);
-            end = begin + part.elements;
-            EXPECT_EQ(end, std::min(begin + length, std::int64_t{64}));
-            EXPECT_FALSE(part.pieces.empty());
-            for (const vescomm_optimizer_piece_t &piece : part.pieces) {
-                EXPECT_GE(piece.offset, 0);
-                EXPECT_LE(piece.offset + piece.elements, part.elements);
-                for (std::int64_t i = 0; i < piece.elements; ++i) {
-                    EXPECT_TRUE(seen.emplace(piece.parameter, piece.first + i).second);
-                    EXPECT_EQ(begin + piece.offset - static_cast<std::int64_t>(piece.parameter),
-                              piece.first - 100);
+    };
+    add(3, 21, 42, 3, 7);
+    add(45, 40, 11, 100, 1);
+    add(60, 0, 1, 1, 1);
+    return run;
+}
+
+// True if a piece may be cut before an element of its parameter.
+bool may_cut(const vescomm_optimizer_piece_t &piece, std::int64_t element, std::int64_t block) {
+    const std::int64_t matrix = piece.rows * piece.columns;
+    return element % matrix % (block == -1 ? matrix : std::max<std::int64_t>(block, 1)) == 0;
+}
+
+TEST(UpdateThreads, DivideRunsBetweenBlocks) {
+    const OptimizerRun run = run_of_pieces();
+    for (const std::int64_t block : {-1, 0, 1, 2, 5, 7, 10, 1000})
+        for (std::int64_t length = 1; length <= 70; ++length) {
+            SCOPED_TRACE(std::to_string(length) + " elements, blocks of " + std::to_string(block));
+            std::vector<std::int64_t> seen(run.pieces.size());
+            std::int64_t end = 0;
+            const auto parts = divide_run(run, length, block);
+            for (const OptimizerRun &part : parts) {
+                EXPECT_EQ(part.group, 1);
+                EXPECT_EQ(part.bucket, 2);
+                const std::int64_t begin = part.offset - run.offset;
+                EXPECT_GE(begin, end);
+                end = begin + part.elements;
+                if (&part != &parts.back()) {
+                    EXPECT_GE(part.elements, length);
+                }
+                ASSERT_FALSE(part.pieces.empty());
+                EXPECT_EQ(part.pieces.front().offset, 0);
+                for (const vescomm_optimizer_piece_t &piece : part.pieces) {
+                    const vescomm_optimizer_piece_t &whole = run.pieces[piece.parameter];
+                    EXPECT_EQ(piece.first, whole.first + seen[piece.parameter]);
+                    EXPECT_EQ(begin + piece.offset, whole.offset + seen[piece.parameter]);
+                    EXPECT_GT(piece.elements, 0);
+                    seen[piece.parameter] += piece.elements;
+                    if (seen[piece.parameter] < whole.elements) {
+                        EXPECT_TRUE(may_cut(piece, piece.first + piece.elements, block));
+                    }
+                    EXPECT_LE(piece.offset + piece.elements, part.elements);
+                }
+                if (block == 0 && part.pieces.size() == 1) {
+                    EXPECT_LE(part.elements, length);
                 }
             }
+            for (std::size_t i = 0; i < seen.size(); ++i)
+                EXPECT_EQ(seen[i], run.pieces[i].elements);
         }
-        EXPECT_EQ(seen.size(), 31);
-    }
 }
 
 }  // namespace
