@@ -48,7 +48,8 @@ std::uint64_t hash_of_options(const Spec &spec) {
 }
 
 std::uint64_t hash_of_unit(const Spec &spec, std::size_t unit) {
-    std::string text = spec.units()[unit].name + (spec.units()[unit].experts ? "; experts" : "");
+    std::string text = spec.units()[unit].name + (spec.units()[unit].experts ? "; experts" : "") +
+                       (spec.units()[unit].kept ? "; kept" : "");
     for (const std::size_t id : spec.units()[unit].parameters) {
         const Parameter &p = spec.parameters()[id];
         const auto number = [](const std::optional<std::size_t> &value) {

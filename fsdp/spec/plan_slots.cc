@@ -85,22 +85,27 @@ std::size_t shared_large_units(const ModelPlan &plan) {
 }
 
 // Returns the ranges of units, for `slots` of the options, and `large` slots for large units. Units
-// of experts have as many slots again, behind the others. `for_each`: each unit has a slot.
+// of experts have as many slots again, behind the others. `for_each`: each unit has a slot. `kept`:
+// units that have a slot alone.
 std::vector<SlotRange> ranges_for(const ModelPlan &plan, bool for_each, std::size_t slots,
-                                  std::size_t large) {
+                                  std::size_t large, const std::vector<bool> &kept) {
     std::vector<SlotRange> ranges(plan.of_unit.size());
     int begin = 0;
     for (const UnitKind kind : {UnitKind::dense, UnitKind::experts}) {
         std::vector<std::size_t> units;
-        std::vector<bool> are_large;
+        std::vector<SlotUse> uses;
+        std::size_t shared = 0;
         for (std::size_t unit = 0; unit < ranges.size(); ++unit) {
             if (plan.kinds[unit] != kind) continue;
             units.push_back(unit);
-            are_large.push_back(plan.large[unit]);
+            uses.push_back(kept[unit]         ? SlotUse::kept
+                           : plan.large[unit] ? SlotUse::large
+                                              : SlotUse::shared);
+            if (!kept[unit]) ++shared;
         }
-        const bool each = for_each || slots >= units.size();
-        if (each) are_large.assign(units.size(), false);
-        const auto made = slot_ranges(are_large, {each ? units.size() : slots, large});
+        const bool each = for_each || slots >= shared;
+        if (each) uses.assign(units.size(), SlotUse::kept);
+        const auto made = slot_ranges(uses, {slots, large});
         int end = begin;
         for (std::size_t i = 0; i < units.size(); ++i) {
             ranges[units[i]] = {begin + made[i].begin, begin + made[i].end};
@@ -148,19 +153,22 @@ void make_slots(ModelPlan &plan, const Spec &spec) {
         return plan.slot_bytes_of(unit) + plan.quantised_bytes_of(unit);
     };
     const auto limit = static_cast<std::uint64_t>(spec.options().large_unit_bytes);
-    for (std::size_t unit = 0; unit < units; ++unit)
+    std::vector<bool> kept;
+    for (std::size_t unit = 0; unit < units; ++unit) {
+        kept.push_back(spec.units()[unit].kept);
         plan.large.push_back(limit > 0 && bytes_of(unit) > limit &&
                              plan.kinds[unit] == UnitKind::dense);
+    }
     const std::size_t large = max_large_needed(plan);
-    plan.gradient_slot_ranges = ranges_for(plan, plan.mesh.keep_gradients,
-                                           static_cast<std::size_t>(spec.options().gradient_slots),
-                                           large + shared_large_units(plan));
+    plan.gradient_slot_ranges = ranges_for(
+        plan, plan.mesh.keep_gradients, static_cast<std::size_t>(spec.options().gradient_slots),
+        large + shared_large_units(plan), std::vector<bool>(units, false));
     plan.dense_gradient_slots = slots_of_dense_units(plan, plan.gradient_slot_ranges);
     plan.gradient_slots =
         slot_bytes(plan.gradient_slot_ranges,
                    by_unit(units, [&](std::size_t unit) { return plan.gradient_bytes_of(unit); }));
     plan.slot_ranges = ranges_for(plan, plan.mesh.keep_parameters,
-                                  static_cast<std::size_t>(spec.options().slots), large);
+                                  static_cast<std::size_t>(spec.options().slots), large, kept);
     plan.dense_slots = slots_of_dense_units(plan, plan.slot_ranges);
     plan.slots =
         slot_bytes(plan.slot_ranges,
@@ -171,7 +179,8 @@ void make_slots(ModelPlan &plan, const Spec &spec) {
     const bool each_has_one = static_cast<std::ptrdiff_t>(plan.dense_slots) ==
                               std::ranges::count(plan.kinds, UnitKind::dense);
     for (std::size_t unit = 0; unit < units; ++unit)
-        if (plan.kinds[unit] == UnitKind::dense && (!plan.large[unit] || each_has_one))
+        if (plan.kinds[unit] == UnitKind::dense &&
+            (!plan.large[unit] || kept[unit] || each_has_one))
             plan.other_slots =
                 std::max(plan.other_slots, static_cast<std::size_t>(plan.slot_ranges[unit].end));
     // A unit that stays in its slot until the step needs no secondary copy.

@@ -6,21 +6,24 @@
 
 namespace vescomm::fsdp {
 
-std::vector<SlotRange> slot_ranges(const std::vector<bool> &large, const SlotNumbers &numbers) {
-    std::vector<SlotRange> ranges(large.size());
+std::vector<SlotRange> slot_ranges(std::span<const SlotUse> uses, const SlotNumbers &numbers) {
+    std::vector<SlotRange> ranges(uses.size());
     int begin = 0;
-    for (const bool kind : {false, true}) {
-        const auto units = static_cast<int>(std::ranges::count(large, kind));
-        const int slots = std::min(units, static_cast<int>(kind ? numbers.large : numbers.others));
+    const auto add = [&](SlotUse use, std::size_t number) {
+        const auto units = static_cast<int>(std::ranges::count(uses, use));
+        const int slots = std::min(units, static_cast<int>(number));
         int next = begin;
-        for (std::size_t unit = 0; unit < large.size(); ++unit) {
-            if (large[unit] != kind) continue;
+        for (std::size_t unit = 0; unit < uses.size(); ++unit) {
+            if (uses[unit] != use) continue;
             ranges[unit] =
                 slots == units ? SlotRange{next, next + 1} : SlotRange{begin, begin + slots};
             ++next;
         }
         begin += slots;
-    }
+    };
+    add(SlotUse::shared, numbers.shared);
+    add(SlotUse::kept, uses.size());
+    add(SlotUse::large, numbers.large);
     return ranges;
 }
 

@@ -8,6 +8,8 @@
 //     units      embedding (large)   block.0   block.1   block.2
 //     slots      slot 2              slots 0 and 1, in turn
 //
+// A unit that is kept has a slot alone.
+//
 // Pure.
 #pragma once
 
@@ -28,13 +30,16 @@ struct SlotRange {
     bool operator==(const SlotRange &) const = default;
 };
 
+enum class SlotUse { shared, kept, large };
+
 struct SlotNumbers {
-    std::size_t others = 0;  // slots for units that are not large
-    std::size_t large = 0;  // slots for large units, behind the others
+    std::size_t shared = 0;
+    std::size_t large = 0;
 };
 
-// Returns the ranges by unit. Units that have as many slots as they are have one each.
-std::vector<SlotRange> slot_ranges(const std::vector<bool> &large, const SlotNumbers &numbers);
+// Returns the ranges by unit: shared slots first, then those of units that are kept, then those for
+// large units. Units that have as many slots as they are have one each.
+std::vector<SlotRange> slot_ranges(std::span<const SlotUse> uses, const SlotNumbers &numbers);
 
 // Returns the bytes of each slot. `unit_bytes`: what a unit needs of its slot.
 std::vector<std::uint64_t> slot_bytes(std::span<const SlotRange> ranges,

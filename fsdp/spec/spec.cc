@@ -181,11 +181,12 @@ void Spec::use_preset(const std::string &preset) {
 
 std::size_t Spec::add_unit(const std::string &name, std::uint32_t flags) {
     if (name.empty()) refuse("a unit has no name; give it one");
-    if ((flags & ~VESCOMM_FSDP_EXPERTS) != 0)
-        refuse("flags of unit \"{}\" are {:#x}; EXPERTS exists", name, flags);
+    if ((flags & ~(VESCOMM_FSDP_EXPERTS | VESCOMM_FSDP_KEEP_GATHERED)) != 0)
+        refuse("flags of unit \"{}\" are {:#x}; EXPERTS and KEEP_GATHERED exist", name, flags);
     for (const Unit &unit : units_)
         if (unit.name == name) refuse("there is a unit \"{}\" already; names are unique", name);
-    units_.push_back({name, (flags & VESCOMM_FSDP_EXPERTS) != 0, {}});
+    units_.push_back(
+        {name, (flags & VESCOMM_FSDP_EXPERTS) != 0, (flags & VESCOMM_FSDP_KEEP_GATHERED) != 0, {}});
     return units_.size() - 1;
 }
 

@@ -58,6 +58,7 @@ struct Parameter {
 struct Unit {
     std::string name;
     bool experts = false;  // the first dimension of its parameters counts experts
+    bool kept = false;  // has a slot alone, and stays gathered until the step
     std::vector<std::size_t> parameters;  // ids
 };
 

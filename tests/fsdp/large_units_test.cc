@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The option large_unit_bytes: units that are much larger than the others.
+// The option large_unit_bytes: units that are much larger than the others. And units with
+// VESCOMM_FSDP_KEEP_GATHERED, which have a slot alone.
 #include "fsdp/training.h"
 
 namespace vescomm::fsdp::testing {
@@ -201,6 +202,57 @@ TEST(LargeUnits, RefuseWhatDoesNotFitWithASentence) {
         engine.post_forward(6);
     });
     EXPECT_THROW(Spec(options(-1)), Error);
+}
+
+// `kept`: number of a unit.
+Described describe_kept(const std::vector<UnitModel> &units, std::size_t kept,
+                        const std::string &preset, const vescomm_fsdp_spec_options_t &options) {
+    Described described{Spec(options), {}};
+    described.spec.preset(preset);
+    for (std::size_t i = 0; i < units.size(); ++i) {
+        const std::uint64_t unit =
+            described.spec.add_unit(units[i].name, i == kept ? VESCOMM_FSDP_KEEP_GATHERED : 0);
+        described.ids.emplace_back();
+        for (const ParameterSpec &parameter : units[i].parameters)
+            described.ids.back().push_back(described.spec.add_parameter(unit, parameter));
+    }
+    return described;
+}
+
+TEST(KeptUnits, AreGatheredOnceAndHaveASlotMore) {
+    const auto units = model_with_embedding();
+    const vescomm_fsdp_report_t without = report_of(units, options(0));
+    for (const std::size_t kept : {std::size_t{0}, std::size_t{3}, std::size_t{6}}) {
+        const vescomm_fsdp_report_t with =
+            describe_kept(units, kept, "zero3", options(0)).spec.report(4);
+        const std::uint64_t bytes = kept == 3 ? block_bytes : 10 * block_bytes;
+        EXPECT_EQ(with.slot_bytes, without.slot_bytes + bytes);
+        EXPECT_EQ(with.gradient_slot_bytes, without.gradient_slot_bytes);
+        // The head was gathered once before, too; now one more block stays in the shared slots.
+        EXPECT_EQ(with.gathers_per_step, without.gathers_per_step - 1);
+    }
+}
+
+TEST(KeptUnits, HaveTheSameBitsAndAllocateWhatTheReportSays) {
+    const auto units = model_with_embedding();
+    const Outcome alone = train_on(1, units, "zero3", options(0), {});
+    for (const char *preset : {"zero3", "zero1", "ddp", "hsdp:2", "hpz:2"})
+        for (const std::size_t kept : {std::size_t{0}, std::size_t{3}})
+            for (const std::int64_t large : {std::int64_t{0}, block_bytes})
+                for (const vescomm_type_t type : {vescomm_type_t{0}, VESCOMM_I8})
+                    run_ranks(4, [&](Communicator &comm) {
+                        vescomm_fsdp_spec_options_t chosen = options(large);
+                        chosen.gather_type = type;
+                        const Described described = describe_kept(units, kept, preset, chosen);
+                        const vescomm_fsdp_report_t report =
+                            described.spec.report(comm.ranks(), comm.rank(), 1);
+                        const Outcome outcome = train(comm, described, {});
+                        EXPECT_EQ(outcome.counters.allocated_bytes, report.peak_bytes) << preset;
+                        EXPECT_EQ(outcome.counters.gathers, report.gathers_per_step) << preset;
+                        if (type == 0) {
+                            EXPECT_EQ(outcome.parameters, alone.parameters) << preset;
+                        }
+                    });
 }
 
 }  // namespace

@@ -290,6 +290,10 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_preset(vescomm_fsdp_spec_t *spec, cons
  *  part of them. Its views of parameters and gradients have its experts only. The ranks with the
  *  same experts shard them, and sum their gradients. */
 #define VESCOMM_FSDP_EXPERTS ((uint32_t)1)
+/** The unit has a unit slot alone, in addition to those of the options, so that it stays gathered
+ *  until the step: for a unit whose backward pass follows its forward pass soon, or whose gather
+ *  takes longer than the memory is worth. No effect if there is a slot for each unit. */
+#define VESCOMM_FSDP_KEEP_GATHERED ((uint32_t)2)
 
 /**
  * Adds a unit: parameters that are gathered together, usually a layer.
@@ -298,7 +302,7 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_preset(vescomm_fsdp_spec_t *spec, cons
  * and gradient slots of their own, as many as the others, and are never large.
  *
  * @param name   unique, not empty.
- * @param flags  0 or VESCOMM_FSDP_EXPERTS.
+ * @param flags  0, or a sum of VESCOMM_FSDP_EXPERTS and VESCOMM_FSDP_KEEP_GATHERED.
  * @param unit   [out] number of the unit, counted from 0.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT.
  *

@@ -44,7 +44,7 @@ std::vector<std::string> names_of(const Spec &spec) {
 }
 
 SlotPool pool_of(int units, int slots) {
-    return {slot_ranges(std::vector<bool>(static_cast<std::size_t>(units), false),
+    return {slot_ranges(std::vector<SlotUse>(static_cast<std::size_t>(units), SlotUse::shared),
                         {static_cast<std::size_t>(slots), 0}),
             static_cast<std::size_t>(slots)};
 }
@@ -106,8 +106,9 @@ TEST(SlotPool, NeverGivesAPinnedSlotAway) {
 }
 
 TEST(SlotPool, LargeUnitsHaveSlotsOfTheirOwn) {
-    const std::vector<bool> large = {true, false, false, false, true};
-    const auto ranges = slot_ranges(large, {2, 1});
+    using enum SlotUse;
+    const std::vector<SlotUse> uses = {large, shared, shared, shared, large};
+    const auto ranges = slot_ranges(uses, {2, 1});
     const std::uint64_t bytes[] = {1000, 10, 30, 20, 900};
     EXPECT_EQ(slot_bytes(ranges, bytes), (std::vector<std::uint64_t>{30, 30, 1000}));
     SlotPool pool(ranges, 3);
@@ -122,10 +123,26 @@ TEST(SlotPool, LargeUnitsHaveSlotsOfTheirOwn) {
     EXPECT_EQ(opened.slot, 2);
     EXPECT_EQ(opened.evicted, 0);
     // As many slots as units of a kind: one each, of its size.
-    EXPECT_EQ(slot_bytes(slot_ranges(large, {7, 2}), bytes),
+    EXPECT_EQ(slot_bytes(slot_ranges(uses, {7, 2}), bytes),
               (std::vector<std::uint64_t>{10, 30, 20, 1000, 900}));
-    EXPECT_EQ(slot_bytes(slot_ranges({true, true}, {2, 1}), std::span(bytes).first(2)),
+    EXPECT_EQ(slot_bytes(slot_ranges(std::vector{large, large}, {2, 1}), std::span(bytes).first(2)),
               (std::vector<std::uint64_t>{1000}));
+}
+
+TEST(SlotPool, AUnitThatIsKeptHasASlotAlone) {
+    using enum SlotUse;
+    const auto ranges = slot_ranges(std::vector{kept, shared, large, shared, kept, shared}, {2, 1});
+    const std::vector<SlotRange> expected = {{2, 3}, {0, 2}, {4, 5}, {0, 2}, {3, 4}, {0, 2}};
+    EXPECT_EQ(ranges, expected);
+    SlotPool pool(ranges, 5);
+    std::vector<int> gathers(ranges.size());
+    for (int pass = 0; pass < 3; ++pass)
+        for (int unit = 0; unit < 6; ++unit) {
+            gathers[static_cast<std::size_t>(unit)] += pool.open(unit).gather ? 1 : 0;
+            pool.close(unit);
+        }
+    for (const int unit : {0, 2, 4}) EXPECT_EQ(gathers[static_cast<std::size_t>(unit)], 1);
+    EXPECT_GT(gathers[1] + gathers[3] + gathers[5], 5);
 }
 
 TEST(SlotPool, PrefersTheSameSlotInEveryStep) {
@@ -140,7 +157,9 @@ TEST(SlotPool, PrefersTheSameSlotInEveryStep) {
 
 // As in a model of attention and experts in turns.
 TEST(SlotPool, UsesAllSlotsOfKindsThatTakeTurns) {
-    const auto ranges = slot_ranges({false, true, false, true, false, true}, {2, 2});
+    using enum SlotUse;
+    const auto ranges =
+        slot_ranges(std::vector{shared, large, shared, large, shared, large}, {2, 2});
     SlotPool pool(ranges, 4);
     std::vector<int> slots;
     for (int unit = 0; unit < 6; ++unit) {
