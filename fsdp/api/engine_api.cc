@@ -3,7 +3,9 @@
 
 // The exported functions of the engine.
 #include <algorithm>
+#include <cstring>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "fsdp/api/guard.h"
@@ -232,6 +234,18 @@ vescomm_status_t vescomm_fsdp_get_step_summary(const vescomm_fsdp_t *engine,
     return api::guarded("vescomm_fsdp_get_step_summary", [&] {
         api::require(engine, "engine");
         api::write_struct(summary, engine->engine().step_summary(), "summary");
+    });
+}
+
+vescomm_status_t vescomm_fsdp_get_metrics(const vescomm_fsdp_t *engine, char *text, size_t capacity,
+                                          size_t *size) {
+    return api::guarded("vescomm_fsdp_get_metrics", [&] {
+        api::require(engine, "engine");
+        api::require(size, "size");
+        if (capacity > 0) api::require(text, "text");
+        const std::string made = engine->engine().metrics(engine->number);
+        if (capacity > made.size()) std::memcpy(text, made.c_str(), made.size() + 1);
+        *size = made.size() + 1;
     });
 }
 

@@ -4,6 +4,8 @@
 // The objects behind the handles of fsdp.h.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 
 #include "fsdp/checkpoint/save_job.h"
@@ -20,6 +22,12 @@ struct vescomm_job {
 
 struct vescomm_fsdp {
     vescomm::fsdp::Engines engines;
+    std::uint64_t number = next_number();  // in this process
+
+    static std::uint64_t next_number() noexcept {
+        static std::atomic<std::uint64_t> next{0};
+        return next++;
+    }
 
     // The same until a recovery succeeds.
     vescomm::fsdp::Engine &engine() const { return *engines.current; }

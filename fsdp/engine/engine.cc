@@ -6,6 +6,7 @@
 
 #include "fsdp/engine/event_body.h"
 #include "fsdp/hash.h"
+#include "fsdp/report/metrics.h"
 #include "fsdp/report/traffic.h"
 #include "fsdp/spec/partners.h"
 
@@ -331,6 +332,16 @@ vescomm_fsdp_view_t Engine::shard(std::uint64_t unit, vescomm_fsdp_role_t role,
     const std::span<float> last = of(buckets.back());
     view.elements = last.data() + last.size() - of(buckets.front()).data();
     return view;
+}
+
+std::string Engine::metrics(std::uint64_t number) const {
+    return metrics_text({.rank = rank_,
+                         .engine = number,
+                         .broken = failure_.has_value(),
+                         .counters = counters(),
+                         .last = summary_.last(),
+                         .unit_names = model_.unit_names,
+                         .units = times_.units()});
 }
 
 std::vector<vescomm_optimizer_piece_t> Engine::pieces(std::uint64_t unit) const {

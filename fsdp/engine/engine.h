@@ -89,6 +89,8 @@ public:
     vescomm_fsdp_counters_t counters() const;
     vescomm_fsdp_unit_counters_t unit_counters(std::uint64_t unit) const;
     const vescomm_fsdp_step_summary_t &step_summary() const { return summary_.last(); }
+    // As text for a collector. `number`: of the engine in this process.
+    std::string metrics(std::uint64_t number) const;
     void progress();
     // The communicator of all ranks, until reset().
     vescomm_comm_t *comm();

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Counters of units, and spans of events in a trace.
+// Counters of units, metrics, and spans of events in a trace.
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -52,6 +52,43 @@ TEST_P(Observe, CountersOfUnitsAddUpToThoseOfTheEngine) {
                 EXPECT_EQ(error.status(), VESCOMM_ERROR_INVALID_ARGUMENT);
             }
         });
+}
+
+TEST_P(Observe, MetricsAreTheCountersAsText) {
+    run_ranks(2, [&](Communicator &comm) {
+        const Described described = describe(odd_model(), GetParam());
+        Engine engine(described.spec, comm);
+        const Engine other(described.spec, comm);
+        fill(engine);
+        micro_batch(engine, described.ids, {}, 0, comm.rank(), 2, true);
+        engine.step();
+        const std::string text = engine.metrics();
+        const auto sample = [&](const std::string &name, const std::string &more = "") {
+            const std::size_t begin =
+                text.find("\n" + name + "{rank=\"" + std::to_string(comm.rank()) + "\",engine=\"");
+            const std::size_t value = text.find(more + "} ", begin);
+            EXPECT_NE(begin, std::string::npos) << name;
+            return value == std::string::npos ? -1
+                                              : std::stod(text.substr(value + more.size() + 2));
+        };
+        EXPECT_EQ(sample("vescomm_fsdp_broken"), 0);
+        EXPECT_EQ(sample("vescomm_fsdp_steps_total"), 1);
+        EXPECT_EQ(sample("vescomm_fsdp_allocated_bytes"), engine.counters().allocated_bytes);
+        EXPECT_EQ(sample("vescomm_fsdp_gathers_total"), engine.counters().gathers);
+        EXPECT_EQ(sample("vescomm_fsdp_gradient_norm"), engine.step_summary().norm);
+        EXPECT_EQ(sample("vescomm_fsdp_unit_gathers_total", "unit=\"block.2\""),
+                  engine.unit_counters(3).gathers);
+        EXPECT_EQ(sample("vescomm_fsdp_unit_seconds_total", "unit=\"block.2\",phase=\"update\""),
+                  engine.unit_counters(3).update_seconds);
+        EXPECT_NE(text.substr(0, text.find("} ")), other.metrics().substr(0, text.find("} ")));
+        char small[8] = {'a', 's', ' ', 'i', 't', ' ', 'i', 's'};
+        std::size_t size = 0;
+        check(vescomm_fsdp_get_metrics(engine.get(), small, sizeof small, &size));
+        EXPECT_EQ(size, engine.metrics().size() + 1);
+        EXPECT_EQ(std::string(small, sizeof small), "as it is");
+        EXPECT_EQ(vescomm_fsdp_get_metrics(engine.get(), nullptr, 1, &size),
+                  VESCOMM_ERROR_INVALID_ARGUMENT);
+    });
 }
 
 // The summaries of all steps add up to the counters of the engine.

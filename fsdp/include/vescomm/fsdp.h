@@ -1114,6 +1114,27 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_get_step_summary(const vescomm_fsdp_t 
                                                            vescomm_fsdp_step_summary_t *summary);
 
 /**
+ * Formats the counters of an engine, the summary of its last step, and the counters of its units as
+ * text in the Prometheus format (0.0.4). docs/observing.md lists the metrics and their units.
+ *
+ * Samples have the labels rank and engine; the latter is the number of the engine in this process,
+ * counted from 0. The texts of several engines must not be joined into one, because each text has
+ * the HELP and TYPE lines of all metrics. That of vescomm_comm_get_metrics() has others, and may be
+ * joined with it.
+ *
+ * @param text      [out] the whole text with a terminating zero when @p capacity suffices,
+ *                  otherwise unchanged. May be NULL when @p capacity is 0.
+ * @param capacity  in bytes.
+ * @param size      [out] size of the whole text in bytes, including the terminating zero.
+ * @return VESCOMM_OK, also when @p capacity does not suffice, and for an engine that is broken.
+ *         VESCOMM_ERROR_INVALID_ARGUMENT.
+ *
+ * Collective: no.  Blocking: no.  Threads: one.  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_fsdp_get_metrics(const vescomm_fsdp_t *engine, char *text,
+                                                      size_t capacity, size_t *size);
+
+/**
  * Makes progress on gathers and sums without waiting. Call it regularly in long computations if
  * there is no progress thread, see vescomm_comm_progress(), which does not do this on the caller's
  * communicator, because the engine has its own.

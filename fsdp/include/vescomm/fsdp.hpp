@@ -278,6 +278,14 @@ public:
         check(vescomm_fsdp_get_unit_counters(get(), unit, &counters));
         return counters;
     }
+    std::string metrics() const {
+        std::size_t size = 0;
+        check(vescomm_fsdp_get_metrics(get(), nullptr, 0, &size));
+        std::string text(size, '\0');
+        check(vescomm_fsdp_get_metrics(get(), text.data(), text.size(), &size));
+        text.resize(size - 1);
+        return text;
+    }
     // Times and bytes of the last step.
     vescomm_fsdp_step_summary_t step_summary() const {
         vescomm_fsdp_step_summary_t summary = vescomm_fsdp_step_summary_init();
