@@ -53,7 +53,7 @@ BINDINGS = {
         "vescomm_plan_get_units": "plan_model() knows its units, and returns a layout for each",
         "vescomm_status_get_name": ERRORS,
     }),
-    "Rust": (["bindings/rust/vescomm/src/**/*.rs"], [VESCOMM, PLANNER], {
+    "Rust": (["bindings/rust/vescomm/src/**/*.rs"], [VESCOMM, PLANNER, GPU, KERNELS], {
         "vescomm_is_interrupted": PROCESS + " of vescomm-sys",
         "vescomm_memory_get_data": "a program sees a memory through its parts",
         "vescomm_request_wait_with": "not wrapped yet; vescomm-sys has it",
