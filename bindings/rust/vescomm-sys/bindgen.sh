@@ -3,15 +3,16 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Writes src/bindings.rs from the C headers of this repository. Needs bindgen (Debian: bindgen, libclang-dev).
-# Run it after a change of vescomm.h or planner.h; the tests of the crate report a difference.
+# Run it after a change of vescomm.h, gpu.h, gpu_kernels.h or planner.h; the tests of the crate report a
+# difference.
 set -euo pipefail
 cd "$(dirname "$0")"
 repository=../../..
-headers=(libvescomm/include/vescomm/vescomm.h planner/include/vescomm/planner.h)
+headers=(libvescomm/include/vescomm/{vescomm,gpu,gpu_kernels}.h planner/include/vescomm/planner.h)
 
 wrapper=$(mktemp --suffix=.h)
 trap 'rm -f "$wrapper"' EXIT
-echo '#include "vescomm/planner.h"' >"$wrapper"
+for header in "${headers[@]}"; do echo "#include \"vescomm/${header##*/}\""; done >"$wrapper"
 # bindgen ignores macros with casts. A constant variable has the type of the cast, and clang computes its
 # value.
 (cd "$repository" && cat "${headers[@]}") |

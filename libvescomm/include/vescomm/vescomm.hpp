@@ -82,6 +82,8 @@ public:
     ~Owner() { free_object(object_); }
 
     Object *get() const noexcept { return object_; }
+    // Gives up the object, which the caller has freed.
+    void release() noexcept { object_ = nullptr; }
     explicit operator bool() const noexcept { return object_ != nullptr; }
 
 private:

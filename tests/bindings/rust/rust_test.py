@@ -23,10 +23,11 @@ OLDEST = (1, 63)
 SKIPPED = 77
 
 
-def run(*command, **more):
+def run(*command, libraries=(), **more):
+    """`libraries`: more folders for the loader."""
     environment = dict(os.environ, CARGO_TARGET_DIR=str(BUILD / "rust"))
     for variable, folders in (("PKG_CONFIG_PATH", ["meson-uninstalled"]),
-                              ("LD_LIBRARY_PATH", ["libvescomm", "planner"])):
+                              ("LD_LIBRARY_PATH", ["libvescomm", "planner", *libraries])):
         others = [environment[variable]] if environment.get(variable) else []
         environment[variable] = ":".join([str(BUILD / folder) for folder in folders] + others)
     environment.update(more.pop("environment", {}))
@@ -53,11 +54,27 @@ def reason_to_skip():
     return None
 
 
+def passed_tests(output):
+    return sum(map(int, re.findall(r"^test result: ok\. (\d+) passed", output, re.MULTILINE)))
+
+
 def tests_pass():
     output = cargo("test", "--offline", "--locked", "--workspace")
-    passed = sum(map(int, re.findall(r"^test result: ok\. (\d+) passed", output, re.MULTILINE)))
+    passed = passed_tests(output)
     # A run in which the tests were not found is no success.
     expect(passed > 80, f"only {passed} tests passed\n{output}")
+    return f"{passed} tests"
+
+
+def device_memory_on_the_test_double():
+    """The other runs skip these tests. One at a time: the ranks of all of them share the devices."""
+    folder = BUILD / "tests" / "gpu" / "double"
+    output = cargo("test", "--offline", "--locked", "-p", "vescomm", "--test", "suite", "gpu", "--",
+                   "--test-threads=1", "--nocapture", libraries=["tests/gpu/double"], environment={
+                       "GPU_DOUBLE_FOLDER": str(folder), "GPU_DOUBLE_STRICT": "1",
+                       "VESCOMM_GPU_KERNELS": str(SOURCE / "tests/gpu/double/kernels.txt")})
+    passed = passed_tests(output)
+    expect(passed >= 17 and "skipped" not in output, f"only {passed} tests passed\n{output}")
     return f"{passed} tests"
 
 
@@ -139,7 +156,7 @@ def main():
     if reason is not None:
         print(f"skipped: {reason}")
         return SKIPPED
-    cases = (page_quotes_the_examples, tests_pass, clippy_has_no_warnings, sources_are_formatted,
+    cases = (page_quotes_the_examples, tests_pass, device_memory_on_the_test_double, clippy_has_no_warnings, sources_are_formatted,
              documentation_has_no_dead_links, missing_pkg_config_is_explained,
              crates_have_the_licence, changed_installation_is_read_again)
     return run_cases([(case.__name__.replace("_", " "), case) for case in cases], sys.argv[4:])

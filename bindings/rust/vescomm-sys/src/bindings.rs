@@ -9,6 +9,7 @@ pub const VESCOMM_VERSION_MAJOR: u32 = 0;
 pub const VESCOMM_VERSION_MINOR: u32 = 1;
 pub const VESCOMM_VERSION_PATCH: u32 = 0;
 pub const VESCOMM_ANY_SOURCE: i32 = -2;
+pub const VESCOMM_GPU_SUM_WORDS: u32 = 22;
 pub type __int32_t = ::std::os::raw::c_int;
 pub type __uint32_t = ::std::os::raw::c_uint;
 pub type __int64_t = ::std::os::raw::c_long;
@@ -758,6 +759,344 @@ extern "C" {
         path: *const ::std::os::raw::c_char,
     ) -> vescomm_status_t;
 }
+extern "C" {
+    pub fn vescomm_gpu_check_support(nccl_version: *mut i32) -> vescomm_status_t;
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct vescomm_gpu_comm {
+    _unused: [u8; 0],
+}
+pub type vescomm_gpu_comm_t = vescomm_gpu_comm;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct vescomm_gpu_comm_options {
+    pub struct_size: u32,
+    pub min_ctas: i32,
+    pub max_ctas: i32,
+    pub reserved: u32,
+    pub workspace_bytes: u64,
+    pub method: *const ::std::os::raw::c_char,
+    pub nccl_comm: *mut ::std::os::raw::c_void,
+}
+pub type vescomm_gpu_comm_options_t = vescomm_gpu_comm_options;
+extern "C" {
+    pub fn vescomm_gpu_comm_create(
+        comm: *mut vescomm_comm_t,
+        options: *const vescomm_gpu_comm_options_t,
+        out: *mut *mut vescomm_gpu_comm_t,
+    ) -> vescomm_status_t;
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct vescomm_gpu_comm_info {
+    pub struct_size: u32,
+    pub device: i32,
+    pub nccl_version: i32,
+    pub reserved: i32,
+}
+pub type vescomm_gpu_comm_info_t = vescomm_gpu_comm_info;
+extern "C" {
+    pub fn vescomm_gpu_comm_get_info(
+        comm: *const vescomm_gpu_comm_t,
+        info: *mut vescomm_gpu_comm_info_t,
+    ) -> vescomm_status_t;
+}
+extern "C" {
+    pub fn vescomm_gpu_comm_check(comm: *mut vescomm_gpu_comm_t) -> vescomm_status_t;
+}
+extern "C" {
+    pub fn vescomm_gpu_wait(
+        comm: *mut vescomm_gpu_comm_t,
+        stream: *mut ::std::os::raw::c_void,
+    ) -> vescomm_status_t;
+}
+extern "C" {
+    pub fn vescomm_gpu_comm_free(comm: *mut vescomm_gpu_comm_t) -> vescomm_status_t;
+}
+extern "C" {
+    pub fn vescomm_gpu_malloc(
+        comm: *mut vescomm_gpu_comm_t,
+        bytes: u64,
+        pointer: *mut *mut ::std::os::raw::c_void,
+    ) -> vescomm_status_t;
+}
+extern "C" {
+    pub fn vescomm_gpu_mfree(
+        comm: *mut vescomm_gpu_comm_t,
+        pointer: *mut ::std::os::raw::c_void,
+    ) -> vescomm_status_t;
+}
+extern "C" {
+    pub fn vescomm_gpu_all_gather_v(
+        comm: *mut vescomm_gpu_comm_t,
+        layout: *const vescomm_layout_t,
+        type_: vescomm_type_t,
+        source: *const ::std::os::raw::c_void,
+        output: *mut ::std::os::raw::c_void,
+        stream: *mut ::std::os::raw::c_void,
+    ) -> vescomm_status_t;
+}
+extern "C" {
+    pub fn vescomm_gpu_reduce_scatter_v(
+        comm: *mut vescomm_gpu_comm_t,
+        layout: *const vescomm_layout_t,
+        type_: vescomm_type_t,
+        op: vescomm_op_t,
+        source: *mut ::std::os::raw::c_void,
+        output: *mut ::std::os::raw::c_void,
+        stream: *mut ::std::os::raw::c_void,
+    ) -> vescomm_status_t;
+}
+extern "C" {
+    pub fn vescomm_gpu_all_reduce(
+        comm: *mut vescomm_gpu_comm_t,
+        source: *const ::std::os::raw::c_void,
+        output: *mut ::std::os::raw::c_void,
+        count: i64,
+        type_: vescomm_type_t,
+        op: vescomm_op_t,
+        stream: *mut ::std::os::raw::c_void,
+    ) -> vescomm_status_t;
+}
+extern "C" {
+    pub fn vescomm_gpu_broadcast(
+        comm: *mut vescomm_gpu_comm_t,
+        data: *mut ::std::os::raw::c_void,
+        count: i64,
+        type_: vescomm_type_t,
+        root: i32,
+        stream: *mut ::std::os::raw::c_void,
+    ) -> vescomm_status_t;
+}
+extern "C" {
+    pub fn vescomm_gpu_explain(
+        comm: *mut vescomm_gpu_comm_t,
+        layout: *const vescomm_layout_t,
+        type_: vescomm_type_t,
+        reduces: i32,
+        text: *mut *const ::std::os::raw::c_char,
+    ) -> vescomm_status_t;
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct vescomm_gpu_buffer {
+    _unused: [u8; 0],
+}
+pub type vescomm_gpu_buffer_t = vescomm_gpu_buffer;
+pub type vescomm_gpu_placement_t = i32;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct vescomm_gpu_buffer_options {
+    pub struct_size: u32,
+    pub type_: vescomm_type_t,
+    pub memory: *mut ::std::os::raw::c_void,
+    pub offset_bytes: u64,
+    pub placement: vescomm_gpu_placement_t,
+    pub any_cuts: i32,
+    pub name: *const ::std::os::raw::c_char,
+}
+pub type vescomm_gpu_buffer_options_t = vescomm_gpu_buffer_options;
+extern "C" {
+    pub fn vescomm_gpu_buffer_get_bytes(
+        layout: *const vescomm_layout_t,
+        options: *const vescomm_gpu_buffer_options_t,
+        bytes: *mut u64,
+    ) -> vescomm_status_t;
+}
+extern "C" {
+    pub fn vescomm_gpu_buffer_create(
+        comm: *mut vescomm_gpu_comm_t,
+        layout: *const vescomm_layout_t,
+        options: *const vescomm_gpu_buffer_options_t,
+        buffer: *mut *mut vescomm_gpu_buffer_t,
+    ) -> vescomm_status_t;
+}
+extern "C" {
+    pub fn vescomm_gpu_buffer_get_data(
+        buffer: *const vescomm_gpu_buffer_t,
+        view: *mut vescomm_view_t,
+    ) -> vescomm_status_t;
+}
+extern "C" {
+    pub fn vescomm_gpu_buffer_get_tensor(
+        buffer: *const vescomm_gpu_buffer_t,
+        index: usize,
+        view: *mut vescomm_view_t,
+    ) -> vescomm_status_t;
+}
+extern "C" {
+    pub fn vescomm_gpu_buffer_get_shard(
+        buffer: *const vescomm_gpu_buffer_t,
+        rank: i32,
+        view: *mut vescomm_view_t,
+    ) -> vescomm_status_t;
+}
+extern "C" {
+    pub fn vescomm_gpu_buffer_all_gather_v(
+        buffers: *const *mut vescomm_gpu_buffer_t,
+        count: usize,
+        stream: *mut ::std::os::raw::c_void,
+    ) -> vescomm_status_t;
+}
+extern "C" {
+    pub fn vescomm_gpu_buffer_reduce_scatter_v(
+        buffers: *const *mut vescomm_gpu_buffer_t,
+        count: usize,
+        op: vescomm_op_t,
+        stream: *mut ::std::os::raw::c_void,
+    ) -> vescomm_status_t;
+}
+extern "C" {
+    pub fn vescomm_gpu_buffer_explain(
+        buffer: *mut vescomm_gpu_buffer_t,
+        reduces: i32,
+        text: *mut *const ::std::os::raw::c_char,
+    ) -> vescomm_status_t;
+}
+extern "C" {
+    pub fn vescomm_gpu_buffer_free(buffer: *mut vescomm_gpu_buffer_t) -> vescomm_status_t;
+}
+extern "C" {
+    pub fn vescomm_gpu_check_kernels() -> vescomm_status_t;
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct vescomm_gpu_piece {
+    pub target: i64,
+    pub source: i64,
+    pub count: i64,
+}
+pub type vescomm_gpu_piece_t = vescomm_gpu_piece;
+extern "C" {
+    pub fn vescomm_gpu_zero(
+        target: *mut ::std::os::raw::c_void,
+        type_: vescomm_type_t,
+        pieces: *const vescomm_gpu_piece_t,
+        piece_count: i64,
+        stream: *mut ::std::os::raw::c_void,
+    ) -> vescomm_status_t;
+}
+extern "C" {
+    pub fn vescomm_gpu_copy(
+        target: *mut ::std::os::raw::c_void,
+        target_type: vescomm_type_t,
+        source: *const ::std::os::raw::c_void,
+        source_type: vescomm_type_t,
+        pieces: *const vescomm_gpu_piece_t,
+        piece_count: i64,
+        stream: *mut ::std::os::raw::c_void,
+    ) -> vescomm_status_t;
+}
+extern "C" {
+    pub fn vescomm_gpu_add(
+        target: *mut ::std::os::raw::c_void,
+        target_type: vescomm_type_t,
+        source: *const ::std::os::raw::c_void,
+        source_type: vescomm_type_t,
+        pieces: *const vescomm_gpu_piece_t,
+        piece_count: i64,
+        stream: *mut ::std::os::raw::c_void,
+    ) -> vescomm_status_t;
+}
+extern "C" {
+    pub fn vescomm_gpu_scale(
+        target: *mut ::std::os::raw::c_void,
+        type_: vescomm_type_t,
+        factor: f64,
+        pieces: *const vescomm_gpu_piece_t,
+        piece_count: i64,
+        stream: *mut ::std::os::raw::c_void,
+    ) -> vescomm_status_t;
+}
+extern "C" {
+    pub fn vescomm_gpu_unscale(
+        target: *mut ::std::os::raw::c_void,
+        type_: vescomm_type_t,
+        factor: f64,
+        overflow: *mut i32,
+        pieces: *const vescomm_gpu_piece_t,
+        piece_count: i64,
+        stream: *mut ::std::os::raw::c_void,
+    ) -> vescomm_status_t;
+}
+extern "C" {
+    pub fn vescomm_gpu_add_squares(
+        words: *mut i64,
+        source: *const ::std::os::raw::c_void,
+        type_: vescomm_type_t,
+        pieces: *const vescomm_gpu_piece_t,
+        piece_count: i64,
+        stream: *mut ::std::os::raw::c_void,
+    ) -> vescomm_status_t;
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct vescomm_gpu_clip {
+    pub norm: f64,
+    pub factor: f32,
+    pub skip: i32,
+}
+pub type vescomm_gpu_clip_t = vescomm_gpu_clip;
+extern "C" {
+    pub fn vescomm_gpu_clip_factor(
+        words: *mut i64,
+        scale: f64,
+        max_norm: f64,
+        result: *mut vescomm_gpu_clip_t,
+        stream: *mut ::std::os::raw::c_void,
+    ) -> vescomm_status_t;
+}
+extern "C" {
+    pub fn vescomm_gpu_quantise(
+        codes: *mut ::std::os::raw::c_void,
+        scales: *mut f32,
+        code_type: vescomm_type_t,
+        source: *const ::std::os::raw::c_void,
+        type_: vescomm_type_t,
+        count: i64,
+        block: i64,
+        stream: *mut ::std::os::raw::c_void,
+    ) -> vescomm_status_t;
+}
+extern "C" {
+    pub fn vescomm_gpu_dequantise(
+        target: *mut ::std::os::raw::c_void,
+        type_: vescomm_type_t,
+        codes: *const ::std::os::raw::c_void,
+        scales: *const f32,
+        code_type: vescomm_type_t,
+        count: i64,
+        block: i64,
+        stream: *mut ::std::os::raw::c_void,
+    ) -> vescomm_status_t;
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct vescomm_gpu_adamw_options {
+    pub struct_size: u32,
+    pub gradient_scale: f32,
+    pub learning_rate: f64,
+    pub beta1: f64,
+    pub beta2: f64,
+    pub epsilon: f64,
+    pub weight_decay: f64,
+    pub step: i64,
+}
+pub type vescomm_gpu_adamw_options_t = vescomm_gpu_adamw_options;
+extern "C" {
+    pub fn vescomm_gpu_adamw(
+        parameters: *mut f32,
+        gradients: *const f32,
+        m: *mut f32,
+        v: *mut f32,
+        options: *const vescomm_gpu_adamw_options_t,
+        clip: *const vescomm_gpu_clip_t,
+        pieces: *const vescomm_gpu_piece_t,
+        piece_count: i64,
+        stream: *mut ::std::os::raw::c_void,
+    ) -> vescomm_status_t;
+}
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct vescomm_planner_tensor {
@@ -937,6 +1276,8 @@ pub const VESCOMM_BITWISE_XOR: vescomm_op_t = 8;
 pub const VESCOMM_LOGICAL_AND: vescomm_op_t = 9;
 pub const VESCOMM_LOGICAL_OR: vescomm_op_t = 10;
 pub const VESCOMM_LOGICAL_XOR: vescomm_op_t = 11;
+pub const VESCOMM_GPU_PACKED: vescomm_gpu_placement_t = 0;
+pub const VESCOMM_GPU_STRIDED: vescomm_gpu_placement_t = 1;
 pub const VESCOMM_PLANNER_RAGGED: vescomm_planner_mode_t = 0;
 pub const VESCOMM_PLANNER_UNIFORM: vescomm_planner_mode_t = 1;
 pub const VESCOMM_PLANNER_BALANCED: vescomm_planner_mode_t = 2;

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 
-//! The C functions of vescomm (`vescomm.h`) and of its planner (`planner.h`), as bindgen writes
-//! them. The comments of the two headers describe every function, its errors and its threads. The
-//! crate `vescomm` has the safe interface.
+//! The C functions of vescomm (`vescomm.h`, on device memory `gpu.h` and `gpu_kernels.h`) and of its
+//! planner (`planner.h`), as bindgen writes them. The comments of the headers describe every
+//! function, its errors and its threads. The crate `vescomm` has the safe interface.
 //!
 //! Functions that the headers define in place (`vescomm_X_init()`, `vescomm_type_get_bytes()`) are
 //! written again here.
@@ -38,6 +38,9 @@ initialisers! {
     vescomm_request_options_init, vescomm_request_options_t;
     vescomm_message_info_init, vescomm_message_info_t;
     vescomm_call_options_init, vescomm_call_options_t;
+    vescomm_gpu_comm_options_init, vescomm_gpu_comm_options_t;
+    vescomm_gpu_comm_info_init, vescomm_gpu_comm_info_t;
+    vescomm_gpu_buffer_options_init, vescomm_gpu_buffer_options_t;
     vescomm_planner_tensor_init, vescomm_planner_tensor_t;
     vescomm_planner_options_init, vescomm_planner_options_t;
     vescomm_planner_figures_init, vescomm_planner_figures_t;
@@ -52,6 +55,21 @@ pub fn vescomm_planner_unit_init() -> vescomm_planner_unit_t {
         name: std::ptr::null(),
         tensors: std::ptr::null(),
         count: 0,
+    }
+}
+
+/// Returns the struct with `struct_size` set, no scaling, learning rate 1e-3, betas 0.9 and 0.999,
+/// epsilon 1e-8, weight decay 1e-2, and step 1.
+pub fn vescomm_gpu_adamw_options_init() -> vescomm_gpu_adamw_options_t {
+    vescomm_gpu_adamw_options_t {
+        struct_size: std::mem::size_of::<vescomm_gpu_adamw_options_t>() as u32,
+        gradient_scale: 1.0,
+        learning_rate: 1e-3,
+        beta1: 0.9,
+        beta2: 0.999,
+        epsilon: 1e-8,
+        weight_decay: 1e-2,
+        step: 1,
     }
 }
 

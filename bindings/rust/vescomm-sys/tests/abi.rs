@@ -16,16 +16,19 @@ use vescomm_sys::*;
 
 const BINDINGS: &str = include_str!("../src/bindings.rs");
 const FOLDERS: [&str; 2] = ["libvescomm/include", "planner/include"];
+/// The headers, each with the number of its folder.
+const HEADERS: [(usize, &str); 4] =
+    [(0, "vescomm.h"), (0, "gpu.h"), (0, "gpu_kernels.h"), (1, "planner.h")];
 
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..")
 }
 
-/// Both headers, without comments and in one line.
+/// All headers, without comments.
 fn headers() -> String {
     let mut text = String::new();
-    for (folder, name) in FOLDERS.iter().zip(["vescomm.h", "planner.h"]) {
-        let path = repository().join(folder).join("vescomm").join(name);
+    for (folder, name) in HEADERS {
+        let path = repository().join(FOLDERS[folder]).join("vescomm").join(name);
         text += &fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path:?}: {error}"));
     }
     let mut code = String::new();
@@ -54,6 +57,7 @@ fn rust_type(declaration: &str) -> String {
         "uint64_t" => "u64",
         "size_t" => "usize",
         "double" => "f64",
+        "float" => "f32",
         other => other,
     }
     .to_string();
@@ -108,7 +112,7 @@ fn bound_functions() -> BTreeSet<String> {
 #[test]
 fn every_function_of_the_headers_has_the_same_signature_here() {
     let (declared, bound) = (declared_functions(), bound_functions());
-    assert!(declared.len() > 75, "{declared:?}");
+    assert!(declared.len() > 105, "{declared:?}");
     let missing: Vec<_> = declared.difference(&bound).collect();
     let gone: Vec<_> = bound.difference(&declared).collect();
     assert!(missing.is_empty() && gone.is_empty(), "run bindgen.sh: {missing:#?} and {gone:#?}");
@@ -205,6 +209,18 @@ fn rust_layouts() -> BTreeMap<&'static str, StructLayout> {
         vescomm_request_options { struct_size, op, root, type_, source, output, algorithm, factor }
         vescomm_message_info { struct_size, source, tag, type_, count }
         vescomm_call_options { struct_size, tag, factor, algorithm }
+        vescomm_gpu_comm_options {
+            struct_size, min_ctas, max_ctas, reserved, workspace_bytes, method, nccl_comm
+        }
+        vescomm_gpu_comm_info { struct_size, device, nccl_version, reserved }
+        vescomm_gpu_buffer_options {
+            struct_size, type_, memory, offset_bytes, placement, any_cuts, name
+        }
+        vescomm_gpu_piece { target, source, count }
+        vescomm_gpu_clip { norm, factor, skip }
+        vescomm_gpu_adamw_options {
+            struct_size, gradient_scale, learning_rate, beta1, beta2, epsilon, weight_decay, step
+        }
         vescomm_planner_tensor {
             struct_size, dimensions, name, shape, block_rows, batch_dimensions, reserved, alignment
         }
@@ -232,6 +248,11 @@ fn seen_by_rust() -> String {
     for (name, value) in bound_constants() {
         writeln!(lines, "{name} {value}").unwrap();
     }
+    let adamw = vescomm_gpu_adamw_options_init();
+    let settings = [adamw.learning_rate, adamw.beta1, adamw.beta2, adamw.epsilon]
+        .map(|setting| (setting * 1e10) as i64);
+    let others = (adamw.gradient_scale as i64, (adamw.weight_decay * 1e10) as i64, adamw.step);
+    writeln!(lines, "adamw {settings:?} {others:?} {}", adamw.struct_size).unwrap();
     for (structure, (size, alignment, members)) in rust_layouts() {
         writeln!(lines, "{structure} {size} {alignment}").unwrap();
         for (member, offset) in members {
@@ -241,12 +262,22 @@ fn seen_by_rust() -> String {
     lines
 }
 
+const ADAMW_DEFAULTS: &str = r#"
+    vescomm_gpu_adamw_options_t o = vescomm_gpu_adamw_options_init();
+    printf("adamw [%lld, %lld, %lld, %lld] (%lld, %lld, %lld) %u\n",
+           (long long)(o.learning_rate * 1e10), (long long)(o.beta1 * 1e10),
+           (long long)(o.beta2 * 1e10), (long long)(o.epsilon * 1e10),
+           (long long)o.gradient_scale, (long long)(o.weight_decay * 1e10), (long long)o.step,
+           (unsigned)o.struct_size);
+"#;
+
 /// A C program that prints the same lines.
 fn c_program() -> String {
     let mut body = String::new();
     for name in bound_constants().keys() {
         writeln!(body, "    printf(\"{name} %lld\\n\", (long long){name});").unwrap();
     }
+    body += ADAMW_DEFAULTS;
     for (structure, (_, _, members)) in rust_layouts() {
         writeln!(
             body,
@@ -265,10 +296,9 @@ fn c_program() -> String {
             .unwrap();
         }
     }
-    format!(
-        "#include <stdio.h>\n#include <vescomm/planner.h>\nint main(void) {{\n{body}\
-         return 0;\n}}\n"
-    )
+    let includes: String =
+        HEADERS.iter().map(|(_, name)| format!("#include <vescomm/{name}>\n")).collect();
+    format!("#include <stdio.h>\n{includes}int main(void) {{\n{body}return 0;\n}}\n")
 }
 
 #[test]

@@ -12,6 +12,7 @@
 //! | [`call`] | collectives and messages on arrays, also in groups and in the background |
 //! | [`RegisteredArray`] | an array that moves within a node without a copy |
 //! | [`planner`] | computes layouts |
+//! | [`gpu`] | device memory: collectives on CUDA streams |
 //! | [`Handle`] | what any thread may do with a communicator: progress, abort, counters, traces |
 //!
 //! A *rank* is one process (or thread) of a job. *Collective* means: all ranks make these calls, in
@@ -28,7 +29,7 @@
 //!   buffer gives no slice.
 //!
 //! Memory that is shared by the ranks of a node is safe if all of them keep to these rules; a rank
-//! in another language could write anything.
+//! in another language could write anything. Device memory has rules of its own: [`gpu`].
 
 #![deny(missing_docs)]
 #![deny(unsafe_op_in_unsafe_fn)]
@@ -42,6 +43,7 @@ pub mod call;
 mod comm;
 mod element;
 mod error;
+pub mod gpu;
 mod handle;
 mod layout;
 mod log;

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 
+pub mod cuda;
 pub mod job;
 pub mod numbers;
 

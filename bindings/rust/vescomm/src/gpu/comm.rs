@@ -1,0 +1,331 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+
+use std::fmt;
+use std::os::raw::c_void;
+use std::ptr::{null, null_mut};
+
+use vescomm_sys as sys;
+
+use super::{Stream, View};
+use crate::comm::rank_number;
+use crate::error::{c_string, call, pointer, text};
+use crate::{Element, Layout, Op, Result, Type};
+
+/// Options of a device communicator, the same on every rank.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct CommOptions {
+    /// Minimum number of thread blocks of NCCL's kernels. 0: NCCL chooses.
+    pub min_ctas: i32,
+    /// Maximum number of thread blocks of NCCL's kernels. 0: NCCL chooses.
+    pub max_ctas: i32,
+    /// Bytes of device memory for the method "padded".
+    pub workspace_bytes: u64,
+    /// Method of all_gather_v and reduce_scatter_v, such as "rooted". `None`: the library chooses;
+    /// see [`Communicator::explain()`].
+    pub method: Option<String>,
+    /// An `ncclComm_t` of the program, which outlives the communicator. Null: a new one.
+    pub nccl_comm: *mut c_void,
+}
+
+impl Default for CommOptions {
+    fn default() -> CommOptions {
+        CommOptions {
+            min_ctas: 0,
+            max_ctas: 0,
+            workspace_bytes: 0,
+            method: None,
+            nccl_comm: null_mut(),
+        }
+    }
+}
+
+/// Facts of a device communicator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CommInfo {
+    /// Number of its device, as `cudaGetDevice()` returned it at the creation.
+    pub device: i32,
+    /// Version of NCCL, such as 22809 for 2.28.9.
+    pub nccl_version: i32,
+}
+
+/// An NCCL communicator of the ranks of a [`Communicator`](crate::Communicator) of the host, each
+/// with its GPU.
+///
+/// The two fail together: if NCCL fails, the host's communicator is broken on all ranks, and if a
+/// rank dies or aborts, [`wait()`](Communicator::wait) returns the first error. Wait with it instead
+/// of a synchronisation of CUDA, which would wait for a dead rank forever.
+///
+/// It borrows the host's communicator, and stays in its thread. Its drop is collective: it waits
+/// for the work of the device, and frees the memory of buffers that were forgotten. If a panic drops
+/// it, the host's communicator is aborted first.
+pub struct Communicator<'c> {
+    pub(super) comm: &'c crate::Communicator,
+    pub(super) raw: *mut sys::vescomm_gpu_comm_t,
+    device: i32,
+}
+
+impl<'c> Communicator<'c> {
+    /// Creates a device communicator on the current device of the calling thread. Collective. If one
+    /// rank has no GPU or no NCCL, all ranks return [`Error::Unsupported`](crate::Error::Unsupported)
+    /// with the number of that rank, and `comm` stays usable.
+    ///
+    /// # Safety
+    ///
+    /// NCCL does not compare the calls of ranks. Its documentation names hangs, crashes and data
+    /// corruption as consequences of calls that differ.
+    ///
+    /// - The n-th call on the communicator, its buffers and its memory is the same on every rank
+    ///   that makes it: the function, the layout or the buffers, the number and type of elements,
+    ///   the operator, the root; and the offset of views in a [`Memory`](super::Memory). A rank may
+    ///   stop early: the others then wait until the timeout. After an error on one rank only, that
+    ///   rank makes no further call on device memory.
+    /// - `options.nccl_comm` is null, or an `ncclComm_t` as gpu.h describes it, which no other
+    ///   thread uses and which exists until the communicator is dropped.
+    pub unsafe fn new(
+        comm: &'c crate::Communicator,
+        options: &CommOptions,
+    ) -> Result<Communicator<'c>> {
+        let method = match &options.method {
+            None => None,
+            Some(name) => Some(c_string("the method", name).map_err(|error| comm.refuse(error))?),
+        };
+        let mut raw_options = sys::vescomm_gpu_comm_options_init();
+        raw_options.min_ctas = options.min_ctas;
+        raw_options.max_ctas = options.max_ctas;
+        raw_options.workspace_bytes = options.workspace_bytes;
+        raw_options.method = pointer(&method);
+        raw_options.nccl_comm = options.nccl_comm;
+        let mut raw = null_mut();
+        // SAFETY: this thread alone uses the communicator; the options live until the call returns.
+        call(|| unsafe { sys::vescomm_gpu_comm_create(comm.raw(), &raw_options, &mut raw) })?;
+        let mut made = Communicator { comm, raw, device: -1 };
+        made.device = made.info()?.device;
+        Ok(made)
+    }
+
+    /// Returns its device and the version of NCCL.
+    pub fn info(&self) -> Result<CommInfo> {
+        let mut info = sys::vescomm_gpu_comm_info_init();
+        // SAFETY: struct_size is set.
+        call(|| unsafe { sys::vescomm_gpu_comm_get_info(self.raw, &mut info) })?;
+        Ok(CommInfo { device: info.device, nccl_version: info.nccl_version })
+    }
+
+    /// Returns the first failure of the communicator, also one of work that still runs.
+    pub fn check(&self) -> Result<()> {
+        // SAFETY: this thread alone uses the communicator.
+        call(|| unsafe { sys::vescomm_gpu_comm_check(self.raw) }).map(drop)
+    }
+
+    /// Waits until the work of a stream is complete, at most the timeout, and returns early if the
+    /// communicator fails.
+    pub fn wait(&self, stream: Stream) -> Result<()> {
+        // SAFETY: as check(); the stream exists, see Stream::from_raw().
+        call(|| unsafe { sys::vescomm_gpu_wait(self.raw, stream.as_raw()) }).map(drop)
+    }
+
+    /// Describes how a ragged collective on a layout will run, and why. `reduces`: false for
+    /// all_gather_v, true for reduce_scatter_v.
+    pub fn explain(&self, layout: &Layout, elements: Type, reduces: bool) -> Result<String> {
+        let mut string = null();
+        // SAFETY: as check(); the string is valid until the next call of this function.
+        call(|| unsafe {
+            let (layout, elements) = (layout.raw(), elements as i32);
+            sys::vescomm_gpu_explain(self.raw, layout, elements, reduces.into(), &mut string)
+        })?;
+        Ok(text(string))
+    }
+
+    /// Makes a view of device memory of the program, such as that of `cudaMalloc()`.
+    ///
+    /// # Safety
+    ///
+    /// At the address are `elements` elements, in memory of the device of this communicator. The
+    /// memory is not freed before the work of all calls that get the view is complete, even if the
+    /// lifetime `'a` ends earlier.
+    pub unsafe fn view<'a, T>(&self, address: *mut T, elements: usize) -> View<'a, T> {
+        // SAFETY: promised by the caller.
+        unsafe { View::new(address, elements, self.device) }
+    }
+
+    fn check_view<T>(
+        &self,
+        call: &str,
+        name: &str,
+        view: View<'_, T>,
+        elements: usize,
+    ) -> Result<()> {
+        view.check_device(call, name, self.device)?;
+        view.check_elements(call, name, elements)
+    }
+
+    /// Elements of the shard of this rank.
+    fn own_elements(&self, layout: &Layout) -> Result<usize> {
+        layout.shard(self.comm.rank()).map(|shard| shard.len())
+    }
+
+    /// Gathers the shards of all ranks on all ranks. `source`: the shard of this rank. `output`: all
+    /// elements of the layout. Collective.
+    pub fn all_gather_v<T: Element>(
+        &self,
+        layout: &Layout,
+        source: View<'_, T>,
+        output: View<'_, T>,
+        stream: Stream,
+    ) -> Result<()> {
+        self.check_view("gpu all_gather_v", "source", source, self.own_elements(layout)?)?;
+        self.gather(layout, source.as_void(), output, stream)
+    }
+
+    /// As [`all_gather_v()`](Communicator::all_gather_v); the shard of this rank lies in its place.
+    pub fn all_gather_v_in_place<T: Element>(
+        &self,
+        layout: &Layout,
+        data: View<'_, T>,
+        stream: Stream,
+    ) -> Result<()> {
+        self.gather(layout, null(), data, stream)
+    }
+
+    fn gather<T: Element>(
+        &self,
+        layout: &Layout,
+        source: *const c_void,
+        output: View<'_, T>,
+        stream: Stream,
+    ) -> Result<()> {
+        self.check_view("gpu all_gather_v", "output", output, layout.info()?.elements)?;
+        let (elements, output) = (T::TYPE as i32, output.as_void());
+        // SAFETY: as wait(). The views have the elements of the layout, and their memory is not
+        // freed before the work is complete.
+        call(|| unsafe {
+            let stream = stream.as_raw();
+            sys::vescomm_gpu_all_gather_v(self.raw, layout.raw(), elements, source, output, stream)
+        })
+        .map(drop)
+    }
+
+    /// Reduces the arrays of all ranks and leaves each rank its own shard of the result. `source`:
+    /// all elements of the layout, unchanged. `output`: the shard of this rank. Collective.
+    pub fn reduce_scatter_v<T: Element>(
+        &self,
+        layout: &Layout,
+        source: View<'_, T>,
+        output: View<'_, T>,
+        op: Op,
+        stream: Stream,
+    ) -> Result<()> {
+        self.check_view("gpu reduce_scatter_v", "output", output, self.own_elements(layout)?)?;
+        self.scatter(layout, source, output.as_void(), op, stream)
+    }
+
+    /// As [`reduce_scatter_v()`](Communicator::reduce_scatter_v), with the result in the place of
+    /// the shard. The other elements are undefined afterwards.
+    pub fn reduce_scatter_v_in_place<T: Element>(
+        &self,
+        layout: &Layout,
+        data: View<'_, T>,
+        op: Op,
+        stream: Stream,
+    ) -> Result<()> {
+        self.scatter(layout, data, null_mut(), op, stream)
+    }
+
+    fn scatter<T: Element>(
+        &self,
+        layout: &Layout,
+        source: View<'_, T>,
+        output: *mut c_void,
+        op: Op,
+        stream: Stream,
+    ) -> Result<()> {
+        self.check_view("gpu reduce_scatter_v", "source", source, layout.info()?.elements)?;
+        let (elements, op, source) = (T::TYPE as i32, op.raw().0, source.as_void());
+        // SAFETY: as gather().
+        call(|| unsafe {
+            let (layout, stream) = (layout.raw(), stream.as_raw());
+            sys::vescomm_gpu_reduce_scatter_v(
+                self.raw, layout, elements, op, source, output, stream,
+            )
+        })
+        .map(drop)
+    }
+
+    /// Reduces the arrays of all ranks and leaves every rank the result. Collective.
+    pub fn all_reduce<T: Element>(
+        &self,
+        source: View<'_, T>,
+        output: View<'_, T>,
+        op: Op,
+        stream: Stream,
+    ) -> Result<()> {
+        self.check_view("gpu all_reduce", "source", source, source.len())?;
+        self.check_view("gpu all_reduce", "output", output, source.len())?;
+        let (elements, op, count) = (T::TYPE as i32, op.raw().0, source.len() as i64);
+        let (source, output) = (source.as_void(), output.as_void());
+        // SAFETY: as gather().
+        call(|| unsafe {
+            let stream = stream.as_raw();
+            sys::vescomm_gpu_all_reduce(self.raw, source, output, count, elements, op, stream)
+        })
+        .map(drop)
+    }
+
+    /// As [`all_reduce()`](Communicator::all_reduce), in place.
+    pub fn all_reduce_in_place<T: Element>(
+        &self,
+        data: View<'_, T>,
+        op: Op,
+        stream: Stream,
+    ) -> Result<()> {
+        self.all_reduce(data, data, op, stream)
+    }
+
+    /// Copies the array of the root to all ranks. Collective.
+    pub fn broadcast<T: Element>(
+        &self,
+        data: View<'_, T>,
+        root: usize,
+        stream: Stream,
+    ) -> Result<()> {
+        self.check_view("gpu broadcast", "data", data, data.len())?;
+        let (elements, count, root) = (T::TYPE as i32, data.len() as i64, rank_number(root));
+        // SAFETY: as gather().
+        call(|| unsafe {
+            let (data, stream) = (data.as_void(), stream.as_raw());
+            sys::vescomm_gpu_broadcast(self.raw, data, count, elements, root, stream)
+        })
+        .map(drop)
+    }
+
+    /// Frees the communicator as a drop does, and returns the error. Collective.
+    pub fn free(mut self) -> Result<()> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<()> {
+        // SAFETY: nothing else has the pointer. The library waits for the work of the device before
+        // it frees memory, and leaks memory of work that hangs.
+        call(|| unsafe { sys::vescomm_gpu_comm_free(self.raw) })?;
+        self.raw = null_mut();
+        Ok(())
+    }
+}
+
+impl Drop for Communicator<'_> {
+    fn drop(&mut self) {
+        if !self.raw.is_null() {
+            self.comm.abort_in_panic();
+            let _ = self.end();
+        }
+    }
+}
+
+impl fmt::Debug for Communicator<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{:?}, device {}", self.comm, self.device)
+    }
+}

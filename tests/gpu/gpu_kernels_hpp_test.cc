@@ -1,0 +1,147 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// gpu_kernels.hpp: results, and arguments that are refused before the call, on the test double.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "gpu/hpp_ranks.h"
+#include "vescomm/gpu_kernels.hpp"
+
+namespace vescomm {
+namespace {
+
+using namespace testing_support;
+using gpu_double::Device;
+using gpu_double::take_violations;
+
+using Bits = std::vector<std::uint16_t>;
+
+TEST(GpuKernelsHpp, ElementwiseResults) {
+    Device device(0);
+    gpu::check_kernels();
+    float *const f = device.upload(Floats{1, 2, 3, 4});
+    std::uint16_t *const b = device.upload(Bits{0x3f80, 0x4000, 0x4040, 0x4080});  // 1 to 4
+    auto *const overflow = device.upload(std::vector<std::int32_t>{0});
+    const gpu::Array floats(f, 4), halves(b, 4, VESCOMM_BF16);
+    const vescomm_gpu_piece_t all[] = {{0, 0, 4}}, shifted[] = {{0, 2, 1}, {2, 0, 2}};
+
+    gpu::add(floats, halves, shifted, device.stream);
+    EXPECT_EQ(device.read(f, 4), (Floats{4, 2, 4, 6}));
+    gpu::scale(floats, 0.5, all, device.stream);
+    EXPECT_EQ(device.read(f, 4), (Floats{2, 1, 2, 3}));
+    gpu::copy(halves, floats, all, device.stream);
+    EXPECT_EQ(device.read(b, 4), (Bits{0x4000, 0x3f80, 0x4000, 0x4040}));
+    gpu::unscale(floats, 2, overflow, all, device.stream);
+    EXPECT_EQ(device.read(overflow, 1)[0], 0);
+    gpu::unscale(floats, std::numeric_limits<float>::max(), overflow, all, device.stream);
+    EXPECT_EQ(device.read(overflow, 1)[0], 1);
+    const vescomm_gpu_piece_t middle[] = {{1, 0, 2}};
+    gpu::zero(halves, middle, device.stream);
+    EXPECT_EQ(device.read(b, 4), (Bits{0x4000, 0, 0, 0x4040}));
+    EXPECT_EQ(take_violations(), "");
+}
+
+// Two ranks have one gradient each; the norm is that of both.
+TEST(GpuKernelsHpp, AClippedStepOfTwoRanks) {
+    run_hpp_ranks(2, [](HppRank &r) {
+        gpu::Communicator device(r.comm);
+        float *const p = r.upload(Floats{1, 1}), *const m = r.upload(Floats{0, 0});
+        float *const v = r.upload(Floats{0, 0});
+        const float mine = r.rank == 0 ? 3 : 4;
+        const gpu::Array gradients(r.upload(Floats{0, mine}), 2);
+        const gpu::Array words(r.array<std::int64_t>(VESCOMM_GPU_SUM_WORDS), VESCOMM_GPU_SUM_WORDS);
+        auto *const clip = r.array<vescomm_gpu_clip_t>(1);
+        const vescomm_gpu_piece_t all[] = {{0, 0, VESCOMM_GPU_SUM_WORDS}}, both[] = {{0, 0, 2}};
+        auto options = vescomm_gpu_adamw_options_init();
+        options.learning_rate = 0.25;
+        options.weight_decay = 0;
+
+        gpu::zero(words, all, r.stream);
+        gpu::add_squares(words, gradients, both, r.stream);
+        gpu::all_reduce(device, words, VESCOMM_SUM, r.stream);
+        gpu::clip_factor(words, 1, 1, clip, r.stream);
+        gpu::adamw({p, 2}, gradients, {m, 2}, {v, 2}, options, clip, both, r.stream);
+        device.wait(r.stream);
+        const vescomm_gpu_clip_t result = r.read(clip, 1)[0];
+        EXPECT_EQ(result.norm, 5);
+        EXPECT_EQ(result.skip, 0);
+        EXPECT_NEAR(result.factor, 0.2, 1e-6);
+        EXPECT_NEAR(r.read(m, 2)[1], 0.1 * 0.2 * mine, 1e-6);
+        // The first step of a gradient that is not zero is the learning rate.
+        EXPECT_EQ(r.read(p, 2)[0], 1);
+        EXPECT_NEAR(r.read(p, 2)[1], 0.75, 1e-6);
+    });
+    EXPECT_EQ(take_violations(), "");
+}
+
+TEST(GpuKernelsHpp, CodesOfIntegersAreExact) {
+    Device device(0);
+    const Floats values = {127, -127, 1, 0, 254, 2};
+    const gpu::ConstArray source(device.upload(values), 6);
+    const gpu::Array codes(device.array<std::int8_t>(6), 6), scales(device.array<float>(2), 2);
+    const gpu::Array target(device.array<float>(6), 6);
+    gpu::quantise(codes, scales, source, 4, device.stream);
+    EXPECT_EQ(device.read(codes.as<std::int8_t>(), 6),
+              (std::vector<std::int8_t>{127, -127, 1, 0, 127, 1}));
+    EXPECT_EQ(device.read(scales.as<float>(), 2), (Floats{1, 2}));
+    gpu::dequantise(target, codes, scales, 4, device.stream);
+    EXPECT_EQ(device.read(target.as<float>(), 6), values);
+    EXPECT_EQ(take_violations(), "");
+}
+
+TEST(GpuKernelsHpp, ArraysThatAreTooShortAreRefusedBeforeTheCall) {
+    Device device(0);
+    const auto stream = device.stream;
+    const gpu::Array four(device.array<float>(8), 4), words(device.array<std::int64_t>(22), 22);
+    const gpu::Array bytes(four.data, 4, VESCOMM_I8), one(four.data, 1, VESCOMM_F32);
+    auto *const clip = device.array<vescomm_gpu_clip_t>(1);
+    const auto options = vescomm_gpu_adamw_options_init();
+    const vescomm_gpu_piece_t all[] = {{0, 0, 4}}, behind[] = {{0, 0, 1}, {2, 0, 3}},
+                              source_behind[] = {{0, 3, 2}}, none[] = {{9, 9, 0}},
+                              negative[] = {{-1, 0, 1}};
+    const int before = gpu_double::calls_of("cudaLaunchKernel");
+    const char *target = "3 elements from 2 on, and target has 4";
+    expect_refused([&] { gpu::zero(four, behind, stream); }, target);
+    expect_refused([&] { gpu::copy(four, four, behind, stream); }, target);
+    expect_refused([&] { gpu::add(four, four, behind, stream); }, target);
+    expect_refused([&] { gpu::scale(four, 2, behind, stream); }, target);
+    expect_refused([&] { gpu::unscale(four, 2, nullptr, behind, stream); }, target);
+    const char *source = "2 elements from 3 on, and source has 4";
+    expect_refused([&] { gpu::copy(four, four, source_behind, stream); }, source);
+    expect_refused([&] { gpu::add(four, four, source_behind, stream); }, source);
+    expect_refused([&] { gpu::add_squares(words, four, behind, stream); },
+                   "3 elements from 2 on, and source has 4");
+    expect_refused(
+        [&] {
+            gpu::add_squares({words.data, 21, VESCOMM_I64}, four, all, stream);
+        },
+        "words has 21 elements, and 22 are needed");
+    expect_refused(
+        [&] {
+            gpu::clip_factor({words.data, 22, VESCOMM_F64}, 1, 1, clip, stream);
+        },
+        "words has elements of type 4");
+    expect_refused(
+        [&] {
+            gpu::quantise({bytes.data, 3, VESCOMM_I8}, one, four, 4, stream);
+        },
+        "codes has 3 elements, and 4 are needed");
+    expect_refused([&] { gpu::quantise(bytes, one, four, 3, stream); },
+                   "scales has 1 elements, and 2 are needed");
+    expect_refused([&] { gpu::dequantise(four, bytes, bytes, 4, stream); },
+                   "scales has elements of type 7");
+    expect_refused([&] { gpu::adamw(four, four, one, four, options, nullptr, all, stream); },
+                   "4 elements from 0 on, and m has 1");
+    expect_refused([&] { gpu::adamw(four, words, four, four, options, nullptr, all, stream); },
+                   "gradients has elements of type 13");
+    expect_error([&] { gpu::zero(four, negative, stream); }, VESCOMM_ERROR_INVALID_ARGUMENT, "-1");
+    gpu::zero(four, none, stream);
+    EXPECT_EQ(gpu_double::calls_of("cudaLaunchKernel"), before);
+    EXPECT_EQ(take_violations(), "");
+}
+
+}  // namespace
+}  // namespace vescomm
