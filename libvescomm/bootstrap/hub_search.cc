@@ -97,10 +97,15 @@ Clock::time_point HubSearch::tick() {
     const auto alive = alive_;
     Clock::time_point next = now + max_pause;
     for (Try &each : tries_) {
-        if (each.under_way() && now >= each.current.deadline)
+        if (each.under_way() && now >= each.current.deadline) {
+            // A listener that accepts the cookie answers when all members are there, which may take
+            // longer. The next attempt asks for a proof that it is alive.
+            const bool resumed = each.current.resumed;
+            if (resumed) each.handshake.restart();
             give_up(each,
                     each.current.attempt ? "no answer" : "connected, but nothing answers there",
-                    true);
+                    !resumed);
+        }
         if (!*alive) return next;
         // The hub would take two connections of this process for two processes.
         if (!each.under_way() && now >= each.next && !any_authenticated() && !(once_ && each.gone))

@@ -144,8 +144,15 @@ void Regroup::lead() {
     if (network_.now() - led_at_ > max_connect_time / 2)
         for (Member &each : members_) each.asked.reset();
     led_at_ = network_.now();
-    for (int member = 0; member < static_cast<int>(members_.size()); ++member)
-        if (is_missing(member)) ask(members_[static_cast<std::size_t>(member)]);
+    for (int member = 0; member < static_cast<int>(members_.size()); ++member) {
+        Member &its = members_[static_cast<std::size_t>(member)];
+        if (is_missing(member)) {
+            ask(its);
+        } else if (has_come(member)) {
+            its.asked.reset();  // if it goes and comes back, it has the whole time again
+            its.listens = false;
+        }
+    }
     schedule([this] { lead(); }, ask_period);
     decide();
 }

@@ -70,24 +70,53 @@ private:
     bool over_ = false;
 };
 
-// Welcomes every process that knows the secret.
+// Welcomes every process that knows the secret, `wait` seconds after its own start at the earliest.
 class Hub {
 public:
-    explicit Hub(SimulatedWorld &world)
-        : network_(world, hub), acceptor_(network_, secret, [this](Acceptor::Joined joined) {
-              std::string frame;
-              joined.keys.encoder.append(frame, FrameType::welcome, "welcome");
-              joined.stream->write(frame);
-              streams_.push_back(std::move(joined.stream));
-          }) {
+    explicit Hub(SimulatedWorld &world, double wait = 0)
+        : network_(world, hub),
+          acceptor_(network_, secret,
+                    [this](Acceptor::Joined joined) {
+                        joined_.push_back(std::move(joined));
+                        if (welcomes_) welcome(joined_.back());
+                    }),
+          timer_(network_.at(network_.now() + of_seconds(wait), [this] {
+              welcomes_ = true;
+              for (Acceptor::Joined &each : joined_) welcome(each);
+          })) {
         acceptor_.listen(address_of(hub));
     }
 
 private:
+    static void welcome(Acceptor::Joined &joined) {
+        std::string frame;
+        joined.keys.encoder.append(frame, FrameType::welcome, "welcome");
+        joined.stream->write(frame);
+    }
+
     SimulatedNetwork network_;
+    bool welcomes_ = false;
+    std::deque<Acceptor::Joined> joined_;
     Acceptor acceptor_;
-    std::vector<std::unique_ptr<Stream>> streams_;
+    std::unique_ptr<Timer> timer_;
 };
+
+// The connection breaks, so that the process comes again with a cookie, to which the hub answers
+// late: it waits for another process.
+TEST(HubSearch, WaitsForAHubThatWaitsAfterACookie) {
+    for (int moment = 0; moment < 100; ++moment)
+        for (const bool once : {false, true}) {
+            SCOPED_TRACE(testing::Message() << moment << " times 0.1 ms, once " << once);
+            SimulatedWorld world(7);
+            const Hub patient(world, 100);
+            const Search search(world, {address_of(hub)}, once);
+            world.at(world.now() + moment * std::chrono::microseconds(100), -1,
+                     [&] { world.reset(searching, hub); });
+            world.run(150, [](int) {});
+            EXPECT_FALSE(search.error) << search.error->what();
+            EXPECT_EQ(search.welcome, "welcome") << search.trouble();
+        }
+}
 
 // The hub starts late, and one of its addresses is that of another machine for this process.
 TEST(HubSearch, AnswersAtOtherAddressesEndNoSearch) {

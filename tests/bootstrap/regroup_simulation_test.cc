@@ -5,7 +5,8 @@
 // others pause, connections break, and unauthenticated peers listen on the ports of ended
 // processes. All that are alive must end up in one session of all of them.
 //
-//     VESCOMM_TEST_SEEDS    number of seeds, 400 by default
+//     VESCOMM_TEST_SEEDS         the last seed, 400 by default
+//     VESCOMM_TEST_FIRST_SEED    the first seed, 1 by default
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -181,9 +182,12 @@ private:
 };
 
 TEST(RegroupSimulation, TheLivingMeetInOneSession) {
-    const char *text = std::getenv("VESCOMM_TEST_SEEDS");
-    const int seeds = text == nullptr ? 400 : std::atoi(text);
-    for (int seed = 1; seed <= seeds && !HasFailure(); ++seed) {
+    const auto number = [](const char *name, int otherwise) {
+        const char *text = std::getenv(name);
+        return text == nullptr ? otherwise : std::atoi(text);
+    };
+    const int last = number("VESCOMM_TEST_SEEDS", 400);
+    for (int seed = number("VESCOMM_TEST_FIRST_SEED", 1); seed <= last && !HasFailure(); ++seed) {
         SCOPED_TRACE(testing::Message() << "seed " << seed);
         Trial trial(static_cast<std::uint64_t>(seed));
         trial.run();
