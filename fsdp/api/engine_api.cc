@@ -130,6 +130,13 @@ vescomm_status_t vescomm_fsdp_push_gradient(vescomm_fsdp_t *engine, uint64_t id,
     });
 }
 
+vescomm_status_t vescomm_fsdp_begin_backward(vescomm_fsdp_t *engine) {
+    return api::guarded("vescomm_fsdp_begin_backward", [&] {
+        api::require(engine, "engine");
+        engine->engine().begin_backward();
+    });
+}
+
 vescomm_status_t vescomm_fsdp_finish_backward(vescomm_fsdp_t *engine, void *stream) {
     return api::guarded("vescomm_fsdp_finish_backward", [&] {
         api::require(engine, "engine");

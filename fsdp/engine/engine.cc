@@ -6,7 +6,6 @@
 
 #include "fsdp/engine/event_body.h"
 #include "fsdp/hash.h"
-#include "fsdp/report/metrics.h"
 #include "fsdp/report/traffic.h"
 #include "fsdp/spec/partners.h"
 
@@ -231,6 +230,10 @@ void Engine::send(std::size_t unit) {
     times_.units()[unit].reduce_bytes += bytes;
 }
 
+void Engine::begin_backward() {
+    event(Event::begin_backward, no_unit, true, 0, [&] { states_.begin_backward(); });
+}
+
 void Engine::finish_backward() {
     event(Event::finish_backward, no_unit, true, 0, [&] {
         for (const std::size_t unit : states_.finish_backward()) send(unit);
@@ -334,16 +337,6 @@ vescomm_fsdp_view_t Engine::shard(std::uint64_t unit, vescomm_fsdp_role_t role,
     return view;
 }
 
-std::string Engine::metrics(std::uint64_t number) const {
-    return metrics_text({.rank = rank_,
-                         .engine = number,
-                         .broken = failure_.has_value(),
-                         .counters = counters(),
-                         .last = summary_.last(),
-                         .unit_names = model_.unit_names,
-                         .units = times_.units()});
-}
-
 std::vector<vescomm_optimizer_piece_t> Engine::pieces(std::uint64_t unit) const {
     states_.require_unit(unit);
     std::vector<vescomm_optimizer_piece_t> all;
@@ -374,26 +367,6 @@ void Engine::require_wiring() const {
 vescomm_comm_t *Engine::comm() {
     if (!wiring_) require_wiring();
     return wiring_->comms.world().get();
-}
-
-vescomm_fsdp_counters_t Engine::counters() const {
-    vescomm_fsdp_counters_t counters = counters_;
-    counters.steps = optimizer_.steps();
-    counters.optimizer_seconds = times_.seconds().measure + times_.seconds().update;
-    counters.exposed_seconds -= counters.optimizer_seconds;
-    counters.allocated_bytes = shards_.bytes() + (copy_ ? copy_->bytes() : 0);
-    if (wiring_)
-        counters.allocated_bytes += wiring_->parameters.bytes() + wiring_->gradients->bytes() +
-                                    wiring_->gradients->scratch_bytes();
-    return counters;
-}
-
-StepSummary::Reading Engine::reading() const {
-    return {vescomm_trace_get_seconds(), counters(), times_.seconds()};
-}
-vescomm_fsdp_unit_counters_t Engine::unit_counters(std::uint64_t unit) const {
-    states_.require_unit(unit);
-    return times_.units()[unit];
 }
 
 }  // namespace vescomm::fsdp

@@ -51,6 +51,7 @@ public:
     vescomm_fsdp_view_t parameter(std::uint64_t id);
     std::pair<vescomm_fsdp_view_t, vescomm_fsdp_gradient_mode_t> gradient(std::uint64_t id);
     void push_gradient(std::uint64_t id, const void *data, vescomm_type_t type);
+    void begin_backward();
     void finish_backward();
     std::pair<double, bool> norm();
     void scale(double factor);

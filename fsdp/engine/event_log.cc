@@ -10,12 +10,12 @@ namespace vescomm::fsdp {
 
 const char *name_of(Event event) {
     static constexpr const char *names[] = {
-        "create",          "initialise",   "begin",         "pre_forward",
-        "post_forward",    "pre_backward", "post_backward", "unshard",
-        "reshard",         "parameter",    "gradient",      "push_gradient",
-        "finish_backward", "norm",         "scale",         "step",
-        "set_group",       "save",         "load",          "progress",
-        "update",          "free",
+        "create",         "initialise",      "begin",         "pre_forward",
+        "post_forward",   "pre_backward",    "post_backward", "unshard",
+        "reshard",        "parameter",       "gradient",      "push_gradient",
+        "begin_backward", "finish_backward", "norm",          "scale",
+        "step",           "set_group",       "save",          "load",
+        "progress",       "update",          "free",
     };
     return names[static_cast<std::size_t>(event)];
 }

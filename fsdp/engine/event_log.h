@@ -23,6 +23,7 @@ enum class Event : std::uint64_t {
     parameter,
     gradient,
     push_gradient,
+    begin_backward,
     finish_backward,
     norm,
     scale,

@@ -54,8 +54,9 @@ int open_gradient_slot(SlotPool &pool, const ModelPlan &plan, int unit,
             "{}; end their backward passes first, or set large_unit_bytes to {} or more",
             slots, holders, plan.slot_bytes_of(unit) + plan.quantised_bytes_of(unit));
     refuse(
-        "all {} gradient slots are in use by units {}; end their backward passes first, or "
-        "set gradient_slots to {} or more",
+        "all {} gradient slots are in use by units {}; end the backward passes of all their uses "
+        "first, call vescomm_fsdp_begin_backward() before a recomputation, or set gradient_slots "
+        "to {} or more",
         slots, holders, slots + 1);
 }
 

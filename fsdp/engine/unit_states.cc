@@ -80,6 +80,12 @@ void UnitStates::post_forward(std::size_t unit) {
     --state.forward;
 }
 
+void UnitStates::begin_backward() {
+    require_running("its backward pass");
+    if (evaluation()) refuse("the micro-batch was begun with EVAL and has no backward");
+    phase_ = Phase::backward;
+}
+
 void UnitStates::pre_backward(std::size_t unit) {
     require_unit(unit);
     require_running("a backward pass");

@@ -4,7 +4,8 @@
 // The states of units within a step. Decides whether an event is permitted, and when the gradients
 // of a unit are complete. Pure: no memory, no requests.
 //
-//     begin ─► { pre_forward ─► post_forward }* ─► { pre_backward ─► post_backward }*
+//     begin ─► { pre_forward ─► post_forward }* ─► [begin_backward]
+//           ─► { pre_backward ─► post_backward }*
 //           ─► finish_backward ─► (begin … | step)
 //
 // A wrong event throws Failure without the name of the event, and changes nothing.
@@ -27,6 +28,8 @@ public:
     // Returns true if the event recomputes.
     bool pre_forward(std::size_t unit);
     void post_forward(std::size_t unit);
+    // Later forward passes of the micro-batch recompute; the first pre_backward() implies it.
+    void begin_backward();
     void pre_backward(std::size_t unit);
     // Returns the units whose gradients are complete now.
     std::vector<std::size_t> post_backward(std::size_t unit);

@@ -347,6 +347,66 @@ TEST(Features, ARecordedOrderIsFollowedAndRecordedAgain) {
     });
 }
 
+// All units are recomputed before the first backward pass, as by a checkpoint around the loss.
+void recompute_first(Engine &engine, const Described &described, const Communicator &comm,
+                     bool begins) {
+    engine.begin(VESCOMM_FSDP_LAST);
+    const auto forward = [&] {
+        for (std::size_t unit = 0; unit < described.ids.size(); ++unit) {
+            engine.pre_forward(unit);
+            engine.post_forward(unit);
+        }
+    };
+    forward();
+    if (begins) engine.begin_backward();
+    forward();
+    for (std::size_t unit = described.ids.size(); unit-- > 0;) {
+        engine.pre_backward(unit);
+        write_gradients(engine, described.ids[unit], 0, comm.rank(), comm.ranks());
+        engine.post_backward(unit);
+    }
+    engine.finish_backward();
+    engine.step();
+}
+
+TEST(Features, BeginBackwardMakesForwardPassesRecomputations) {
+    const std::vector<float> expected =
+        train_on(1, odd_model(), "zero3", vescomm_fsdp_spec_options_init(), {.steps = 1})
+            .parameters;
+    run_ranks(2, [&](Communicator &comm) {
+        vescomm_fsdp_spec_options_t options = vescomm_fsdp_spec_options_init();
+        options.order = VESCOMM_FSDP_RECORDED;
+        const Described described = describe(odd_model(), "zero3", options);
+        Engine engine(described.spec, comm);
+        fill(engine);
+        recompute_first(engine, described, comm, true);
+        EXPECT_EQ(read_all(engine, described.ids), expected);
+        EXPECT_EQ(engine.counters().deviations, 0u);
+    });
+    run_ranks(1, [](Communicator &comm) {
+        const Described described = describe(odd_model());
+        Engine engine(described.spec, comm);
+        fill(engine);
+        // Without it each unit was used twice, and gradient slots wait for the second use.
+        try {
+            recompute_first(engine, described, comm, false);
+            ADD_FAILURE() << "there are slots for all units";
+        } catch (const Error &error) {
+            EXPECT_NE(std::string(error.what()).find("vescomm_fsdp_begin_backward()"),
+                      std::string::npos)
+                << error.what();
+        }
+        engine.reset();
+        const auto refused = [&] {
+            EXPECT_EQ(vescomm_fsdp_begin_backward(engine.get()), VESCOMM_ERROR_INVALID_ARGUMENT);
+            engine.reset();
+        };
+        refused();  // no micro-batch is running
+        engine.begin(VESCOMM_FSDP_EVAL);
+        refused();
+    });
+}
+
 // A program with a newer header has longer pieces, and one that does not say so gets an error.
 TEST(Features, PiecesHaveTheSizeOfTheCallersStruct) {
     run_ranks(1, [](Communicator &comm) {

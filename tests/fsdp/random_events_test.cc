@@ -26,8 +26,10 @@ struct Small {
         spec.preset(preset);
         const std::int64_t rows[] = {5, 48, 0, 13};
         for (int unit = 0; unit < 4; ++unit) {
-            const bool experts = unit == expert_unit;
-            spec.add_unit("unit." + std::to_string(unit), experts ? VESCOMM_FSDP_EXPERTS : 0);
+            const std::uint32_t experts = unit == expert_unit ? VESCOMM_FSDP_EXPERTS : 0;
+            const bool kept = unit == (options.slots + options.gradient_slots) % 5;
+            spec.add_unit("unit." + std::to_string(unit),
+                          experts | (kept ? VESCOMM_FSDP_KEEP_GATHERED : 0));
             ids.push_back(spec.add_parameter(unit, {.name = "w", .shape = {rows[unit], 3}}));
             expected.push_back(0);
         }
@@ -48,6 +50,7 @@ struct Small {
         options.reduce_type = gather_types[random() % 4];
         options.large_unit_bytes = random() % 3 == 0 ? 100 : 0;
         options.expert_ranks = expert_ranks;
+        options.update_threads = static_cast<int>(random() % 3);
         if (preset == "ddp" || preset == "hsdp:1") options.reduce_type = 0;  // an error
         return options;
     }

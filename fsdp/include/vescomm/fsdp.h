@@ -741,6 +741,21 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_push_gradient(vescomm_fsdp_t *engine, 
                                                         void *stream);
 
 /**
+ * Declares that the backward pass of the micro-batch begins. Each vescomm_fsdp_pre_forward() from
+ * here on is a recomputation, which needs no backward pass of its own. The first
+ * vescomm_fsdp_pre_backward() implies it, so only a trainer needs it that recomputes a unit before.
+ * A second call has no effect.
+ *
+ * After: vescomm_fsdp_finish_backward() ends the micro-batch, also without any backward pass.
+ *
+ * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: no micro-batch is running, or it was begun
+ * with VESCOMM_FSDP_EVAL.
+ *
+ * Collective: yes, same order.  Blocking: no.  Threads: one.  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_fsdp_begin_backward(vescomm_fsdp_t *engine);
+
+/**
  * Ends a micro-batch with backward: starts the sums that have not started, and waits for all sums.
  * In the last micro-batch it also computes this rank's part of the norm, one pass over its gradient
  * shards; the norm of units whose sums end earlier is computed then. On device memory a stream of

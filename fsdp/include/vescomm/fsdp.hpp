@@ -199,6 +199,7 @@ public:
     void reshard(std::uint64_t unit, void *stream = nullptr) {
         check(vescomm_fsdp_reshard(get(), unit, stream));
     }
+    void begin_backward() { check(vescomm_fsdp_begin_backward(get())); }
     void finish_backward(void *stream = nullptr) {
         check(vescomm_fsdp_finish_backward(get(), stream));
     }

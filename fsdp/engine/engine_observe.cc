@@ -1,0 +1,41 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+
+// The engine as programs and collectors observe it.
+#include "fsdp/engine/engine.h"
+#include "fsdp/report/metrics.h"
+
+namespace vescomm::fsdp {
+
+vescomm_fsdp_counters_t Engine::counters() const {
+    vescomm_fsdp_counters_t counters = counters_;
+    counters.steps = optimizer_.steps();
+    counters.optimizer_seconds = times_.seconds().measure + times_.seconds().update;
+    counters.exposed_seconds -= counters.optimizer_seconds;
+    counters.allocated_bytes = shards_.bytes() + (copy_ ? copy_->bytes() : 0);
+    if (wiring_)
+        counters.allocated_bytes += wiring_->parameters.bytes() + wiring_->gradients->bytes() +
+                                    wiring_->gradients->scratch_bytes();
+    return counters;
+}
+
+StepSummary::Reading Engine::reading() const {
+    return {vescomm_trace_get_seconds(), counters(), times_.seconds()};
+}
+
+vescomm_fsdp_unit_counters_t Engine::unit_counters(std::uint64_t unit) const {
+    states_.require_unit(unit);
+    return times_.units()[unit];
+}
+
+std::string Engine::metrics(std::uint64_t number) const {
+    return metrics_text({.rank = rank_,
+                         .engine = number,
+                         .broken = failure_.has_value(),
+                         .counters = counters(),
+                         .last = summary_.last(),
+                         .unit_names = model_.unit_names,
+                         .units = times_.units()});
+}
+
+}  // namespace vescomm::fsdp
