@@ -125,7 +125,7 @@ TEST(Experts, AreRefusedWithASentence) {
     expect(refused({.name = "w", .shape = {}}, mixture_options(2)),
            "is a scalar in a unit of experts");
     expect(error_of([] { Spec spec(mixture_options(-1)); }), "expert_ranks is -1");
-    expect(error_of([] { Spec().add_unit("u", 2); }), "flags of unit \"u\" are 0x2");
+    expect(error_of([] { Spec().add_unit("u", 4); }), "flags of unit \"u\" are 0x4");
     expect(error_of([] {
                Spec spec(mixture_options(2));
                spec.add_unit("dense");
