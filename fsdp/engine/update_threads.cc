@@ -55,8 +55,7 @@ UpdateThreads::~UpdateThreads() {
 }
 
 void UpdateThreads::run(std::size_t jobs, const std::function<void(std::size_t)> &job) noexcept {
-    const auto others =
-        static_cast<int>(std::min(jobs, helpers_.size() + 1) - std::min<std::size_t>(jobs, 1));
+    const auto others = jobs == 0 ? 0 : static_cast<int>(std::min(jobs - 1, helpers_.size()));
     {
         const std::lock_guard lock(mutex_);
         job_ = &job;

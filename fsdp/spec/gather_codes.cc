@@ -74,16 +74,9 @@ private:
 
 GatherGrid gather_grid(const Parameter &parameter, std::int64_t max_block) {
     GatherGrid grid;
-    std::int64_t row = 1;  // elements of a row
-    for (std::size_t i = parameter.batch_dimensions; i < parameter.shape.size(); ++i) {
-        grid.segment *= parameter.shape[i];
-        if (i > static_cast<std::size_t>(parameter.batch_dimensions)) row *= parameter.shape[i];
-    }
+    grid.segment = parameter.rows() * parameter.columns();
     if (grid.segment == 0) return {};
-    const bool whole = parameter.block_rows == -1 || parameter.block_rows >= grid.segment / row;
-    std::int64_t own = whole ? grid.segment : parameter.block_rows * row;
-    if (parameter.block_elements > 0) own = parameter.block_elements;
-    own = std::min(own, grid.segment);
+    const std::int64_t own = parameter.block();
     grid.factor = std::max<std::int64_t>(max_block / own, 1);
     grid.kept = std::min(own * grid.factor, grid.segment);
     grid.block = std::min(grid.kept, max_block);

@@ -87,9 +87,7 @@ struct Planned {
         rows = std::min(parameter.block_elements, std::max<std::int64_t>(parameter.elements, 1)) *
                together;
         shape.assign(parameter.shape.begin(), parameter.shape.begin() + batch);
-        std::int64_t rest = 1;
-        for (std::size_t i = batch; i < parameter.shape.size(); ++i) rest *= parameter.shape[i];
-        shape.push_back(rest);
+        shape.push_back(parameter.rows() * parameter.columns());
     }
 
     vescomm_planner_tensor_t tensor() const {

@@ -92,15 +92,18 @@ std::int64_t Parameter::columns() const {
     return product;
 }
 
+std::int64_t Parameter::block() const {
+    const std::int64_t matrix = rows() * columns();
+    if (block_elements > 0) return std::min(block_elements, matrix);
+    return block_rows == -1 || block_rows >= rows() ? matrix : block_rows * columns();
+}
+
 void Parameter::require_blocks(std::int64_t elements) {
     if (elements == 0 || elements == 1) return;
     const std::int64_t matrix = rows() * columns();
-    const std::int64_t own = block_elements > 0                         ? block_elements
-                             : block_rows == -1 || block_rows >= rows() ? matrix
-                                                                        : block_rows * columns();
+    const std::int64_t own = block();
     // Blocks of at most 2^40 elements: the product of two of them may not fit.
-    const std::int64_t factor =
-        own > 0 && elements > 0 ? elements / std::gcd(own, elements) : matrix;
+    const std::int64_t factor = elements > 0 ? elements / std::gcd(own, elements) : matrix;
     const bool whole = own >= matrix || factor >= (matrix + own - 1) / own;
     block_rows = whole ? -1 : 1;
     block_elements = whole ? 0 : own * factor;

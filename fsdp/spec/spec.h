@@ -51,6 +51,8 @@ struct Parameter {
     // Extents of each matrix: the parameter has one for each index of its batch dimensions.
     std::int64_t rows() const;
     std::int64_t columns() const;
+    // Elements of a block within a matrix.
+    std::int64_t block() const;
     // Adds the blocks that an optimizer needs; -1: whole matrices.
     void require_blocks(std::int64_t elements);
 };
@@ -75,8 +77,7 @@ struct Group {
     std::vector<std::byte> default_settings;  // kind.settings_bytes; empty: zeros
     std::vector<std::byte> settings;  // kind.settings_bytes
     std::vector<State> states;
-    std::int64_t block_elements =
-        0;  // that are updated together; -1: whole matrices; 0: single ones
+    std::int64_t block_elements = 0;  // vescomm_optimizer_needs_t.block_elements
 };
 
 class Spec {

@@ -204,27 +204,17 @@ TEST(LargeUnits, RefuseWhatDoesNotFitWithASentence) {
     EXPECT_THROW(Spec(options(-1)), Error);
 }
 
-// `kept`: number of a unit.
-Described describe_kept(const std::vector<UnitModel> &units, std::size_t kept,
-                        const std::string &preset, const vescomm_fsdp_spec_options_t &options) {
-    Described described{Spec(options), {}};
-    described.spec.preset(preset);
-    for (std::size_t i = 0; i < units.size(); ++i) {
-        const std::uint64_t unit =
-            described.spec.add_unit(units[i].name, i == kept ? VESCOMM_FSDP_KEEP_GATHERED : 0);
-        described.ids.emplace_back();
-        for (const ParameterSpec &parameter : units[i].parameters)
-            described.ids.back().push_back(described.spec.add_parameter(unit, parameter));
-    }
-    return described;
+std::vector<UnitModel> model_that_keeps(std::size_t unit) {
+    auto units = model_with_embedding();
+    units[unit].flags = VESCOMM_FSDP_KEEP_GATHERED;
+    return units;
 }
 
 TEST(KeptUnits, AreGatheredOnceAndHaveASlotMore) {
     const auto units = model_with_embedding();
     const vescomm_fsdp_report_t without = report_of(units, options(0));
     for (const std::size_t kept : {std::size_t{0}, std::size_t{3}, std::size_t{6}}) {
-        const vescomm_fsdp_report_t with =
-            describe_kept(units, kept, "zero3", options(0)).spec.report(4);
+        const vescomm_fsdp_report_t with = report_of(model_that_keeps(kept), options(0));
         const std::uint64_t bytes = kept == 3 ? block_bytes : 10 * block_bytes;
         EXPECT_EQ(with.slot_bytes, without.slot_bytes + bytes);
         EXPECT_EQ(with.gradient_slot_bytes, without.gradient_slot_bytes);
@@ -243,7 +233,8 @@ TEST(KeptUnits, HaveTheSameBitsAndAllocateWhatTheReportSays) {
                     run_ranks(4, [&](Communicator &comm) {
                         vescomm_fsdp_spec_options_t chosen = options(large);
                         chosen.gather_type = type;
-                        const Described described = describe_kept(units, kept, preset, chosen);
+                        const Described described =
+                            describe(model_that_keeps(kept), preset, chosen);
                         const vescomm_fsdp_report_t report =
                             described.spec.report(comm.ranks(), comm.rank(), 1);
                         const Outcome outcome = train(comm, described, {});

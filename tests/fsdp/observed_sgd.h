@@ -33,9 +33,7 @@ struct ObservedSgd {
     // Adds a group of all parameters.
     void add_to(Described &described,
                 const vescomm_sgd_settings_t &settings = vescomm_sgd_settings_init()) const {
-        std::vector<std::uint64_t> all;
-        for (const auto &ids : described.ids) all.insert(all.end(), ids.begin(), ids.end());
-        described.spec.add_group(all, &kind, &settings);
+        described.spec.add_group(all_ids(described), &kind, &settings);
     }
 
     vescomm_optimizer_kind_t kind;

@@ -45,6 +45,7 @@ inline void run_ranks(int ranks, const std::function<void(Communicator &)> &body
 struct UnitModel {
     std::string name;
     std::vector<ParameterSpec> parameters;
+    std::uint32_t flags = 0;
 };
 
 // Odd sizes, blocks of rows, a whole tensor, a scalar, an empty tensor, batches.
@@ -84,12 +85,18 @@ inline Described describe(
     Described described{Spec(options), {}};
     described.spec.preset(preset);
     for (const UnitModel &unit : units) {
-        const std::uint64_t number = described.spec.add_unit(unit.name);
+        const std::uint64_t number = described.spec.add_unit(unit.name, unit.flags);
         described.ids.emplace_back();
         for (const ParameterSpec &parameter : unit.parameters)
             described.ids.back().push_back(described.spec.add_parameter(number, parameter));
     }
     return described;
+}
+
+inline std::vector<std::uint64_t> all_ids(const Described &described) {
+    std::vector<std::uint64_t> all;
+    for (const auto &ids : described.ids) all.insert(all.end(), ids.begin(), ids.end());
+    return all;
 }
 
 inline float initial(std::uint64_t id, std::int64_t element) {

@@ -65,9 +65,7 @@ TEST(DeviceOffload, HasAnyOptimizer) {
             Described described = describe(odd_model(), "zero3", options);
             vescomm_sgd_settings_t settings = vescomm_sgd_settings_init();
             settings.momentum = 0.9;
-            std::vector<std::uint64_t> ids;
-            for (const auto &unit : described.ids) ids.insert(ids.end(), unit.begin(), unit.end());
-            described.spec.add_group(ids, vescomm_optimizer_get_sgd(), &settings);
+            described.spec.add_group(all_ids(described), vescomm_optimizer_get_sgd(), &settings);
             const Outcome own = options.memory == VESCOMM_FSDP_DEVICE
                                     ? train_on_device(comm, described, {})
                                     : train(comm, described, {});
