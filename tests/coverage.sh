@@ -49,13 +49,19 @@ configure "$folder" -Dtests=enabled -Db_coverage=true --buildtype=debug -Db_ndeb
 mapfile -t bootstrap < <(meson test -C "$folder" --list --suite bootstrap 2>/dev/null |
     sed -n 's/.* \/ //p')
 chosen=()
+chosen_programs=()
 for name in "${tests[@]}" "${bootstrap[@]}"; do
     # Some tests exist only if their libraries are installed.
-    if ninja -C "$folder" -t query "tests/test_$name" >/dev/null 2>&1; then chosen+=("$name"); fi
+    for program in "tests/test_$name" "tests/fsdp/test_$name"; do
+        if ninja -C "$folder" -t query "$program" >/dev/null 2>&1; then
+            chosen+=("$name")
+            chosen_programs+=("$program")
+        fi
+    done
 done
 # vescomm_info loads the test double of CUDA and NCCL.
 mapfile -t double < <(ninja -C "$folder" -t targets all | sed -n 's|^\(tests/gpu/double/lib[^:]*\.so[.0-9]*\): .*|\1|p')
-build "$folder" fuzz_targets "${double[@]}" "${programs[@]}" "${chosen[@]/#/tests/test_}"
+build "$folder" fuzz_targets "${double[@]}" "${programs[@]}" "${chosen_programs[@]}"
 
 # Without optimisation the simulations take ten times longer: a part of their seeds.
 export VESCOMM_TEST_SEEDS=500

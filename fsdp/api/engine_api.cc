@@ -180,6 +180,13 @@ vescomm_status_t vescomm_fsdp_set_group(vescomm_fsdp_t *engine, uint64_t group,
     });
 }
 
+vescomm_status_t vescomm_fsdp_check_replicas(vescomm_fsdp_t *engine) {
+    return api::guarded("vescomm_fsdp_check_replicas", [&] {
+        api::require(engine, "engine");
+        engine->engine().check_replicas();
+    });
+}
+
 vescomm_status_t vescomm_fsdp_reset(vescomm_fsdp_t *engine) {
     return api::guarded("vescomm_fsdp_reset", [&] {
         api::require(engine, "engine");

@@ -65,6 +65,9 @@ public:
     void load(const std::string &path);
     const std::string &extra(int rank) const;
 
+    // engine_replicas.cc
+    void check_replicas();
+
     // engine_recover.cc
     // Ends the step after a failure, and completes the last update of any survivor. Returns what
     // this rank has. Collective over `world`, the survivors of the ranks of this engine.

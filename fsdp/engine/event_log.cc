@@ -15,7 +15,7 @@ const char *name_of(Event event) {
         "reshard",        "parameter",       "gradient",      "push_gradient",
         "begin_backward", "finish_backward", "norm",          "scale",
         "step",           "set_group",       "save",          "load",
-        "progress",       "update",          "free",
+        "check_replicas", "progress",        "update",        "free",
     };
     return names[static_cast<std::size_t>(event)];
 }

@@ -31,6 +31,7 @@ enum class Event : std::uint64_t {
     set_group,
     save,
     load,
+    check_replicas,
     progress,
     update,  // of a unit, within a step; not announced
     free,

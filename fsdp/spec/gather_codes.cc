@@ -84,6 +84,7 @@ GatherGrid gather_grid(const Parameter &parameter, std::int64_t max_block) {
 }
 
 bool codes_are_smaller(const Parameter &parameter, std::int64_t max_block, vescomm_type_t type) {
+    if (vescomm_type_get_bytes(type) == 1) return false;
     if (parameter.batch_dimensions == 0) return true;
     const std::int64_t segment = gather_grid(parameter, max_block).segment;
     constexpr std::int64_t scale_bytes = sizeof(float);

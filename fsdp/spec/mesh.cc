@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdint>
+#include <optional>
 
 #include "fsdp/error.h"
 
@@ -15,28 +17,24 @@ constexpr vescomm_fsdp_placement_t shard = VESCOMM_FSDP_SHARD;
 constexpr vescomm_fsdp_placement_t replicate = VESCOMM_FSDP_REPLICATE;
 constexpr vescomm_fsdp_placement_t partial = VESCOMM_FSDP_PARTIAL;
 
-bool shards(const Axis &axis) {
-    return axis.optimizer == shard && ((axis.parameters == shard && axis.gradients == shard) ||
-                                       (axis.parameters == replicate &&
-                                        (axis.gradients == shard || axis.gradients == partial)));
+// The use of an axis, in the words of the ZeRO paper.
+enum class Role { replicas, zero1, zero2, zero3 };
+
+std::optional<Role> role_of(const Axis &axis) {
+    if (axis.parameters == replicate && axis.gradients == replicate && axis.optimizer == replicate)
+        return Role::replicas;
+    if (axis.optimizer != shard) return std::nullopt;
+    if (axis.parameters == replicate && axis.gradients == partial) return Role::zero1;
+    if (axis.parameters == replicate && axis.gradients == shard) return Role::zero2;
+    if (axis.parameters == shard && axis.gradients == shard) return Role::zero3;
+    return std::nullopt;
 }
 
-bool replicates(const Axis &axis) {
-    return axis.parameters == replicate && axis.gradients == replicate &&
-           axis.optimizer == replicate;
-}
-
-// The outer axis of a mesh with secondary copies, inside of which every axis shards.
-bool copies(const Axis &axis) {
-    return axis.parameters == replicate && axis.gradients == shard && axis.optimizer == shard;
-}
-
-bool shards_all(const Axis &axis) {
-    return axis.parameters == shard && axis.gradients == shard && axis.optimizer == shard;
-}
-
-bool is_copy_mesh(const std::vector<Axis> &axes) {
-    return axes.size() == 2 && copies(axes[0]) && shards_all(axes[1]);
+// Axes of the role `next` may follow axes of the role `role`, towards consecutive ranks. Two axes
+// that shard are one, unless the outer one keeps secondary copies: it replicates parameters that
+// the inner one shards.
+bool may_follow(Role role, Role next) {
+    return role == next || role == Role::replicas || (role == Role::zero2 && next == Role::zero3);
 }
 
 // Returns the number behind the colon of "hsdp:4".
@@ -52,24 +50,32 @@ int size_of(const std::string &preset, std::size_t colon) {
 }  // namespace
 
 void check_axes(const std::vector<Axis> &axes) {
+    const Axis *open = nullptr;
     for (std::size_t i = 0; i < axes.size(); ++i) {
-        const bool known = shards(axes[i]) || replicates(axes[i]);
-        // A mesh of one or two axes: replicas or copies outside, shards inside.
-        const bool in_place =
-            i == 0 || (i == 1 && axes.size() == 2 &&
-                       ((replicates(axes[0]) && shards(axes[1])) || is_copy_mesh(axes)));
-        if (known && in_place) continue;
-        throw Failure(
-            VESCOMM_ERROR_UNSUPPORTED,
-            fmt::format("axis \"{}\" has placements {}, {}, {} at position {}; a mesh is "
-                        "one axis that replicates everything, then one that shards the "
-                        "optimizer; or one that replicates the parameters alone, then one that "
-                        "shards everything; or one of them",
-                        axes[i].name, axes[i].parameters, axes[i].gradients, axes[i].optimizer, i));
+        const Axis &axis = axes[i];
+        const std::optional<Role> role = role_of(axis);
+        if (!role)
+            throw Failure(
+                VESCOMM_ERROR_UNSUPPORTED,
+                fmt::format("axis \"{}\" has placements {}, {}, {} of parameters, gradients and "
+                            "optimizer; an axis replicates all three (1, 1, 1), or shards the "
+                            "optimizer with placements 0, 0, 0 or 1, 0, 0 or 1, 2, 0",
+                            axis.name, axis.parameters, axis.gradients, axis.optimizer));
+        if (i > 0 && !may_follow(*role_of(axes[i - 1]), *role))
+            throw Failure(
+                VESCOMM_ERROR_UNSUPPORTED,
+                fmt::format("axis \"{}\" has placements {}, {}, {} behind axis \"{}\" with {}, {}, "
+                            "{}; add axes that replicate everything (1, 1, 1) first, then axes "
+                            "that shard and have the same placements, or 1, 0, 0 and then 0, 0, 0",
+                            axis.name, axis.parameters, axis.gradients, axis.optimizer,
+                            axes[i - 1].name, axes[i - 1].parameters, axes[i - 1].gradients,
+                            axes[i - 1].optimizer));
+        if (axis.size != 0) continue;
+        if (open != nullptr)
+            refuse("axes \"{}\" and \"{}\" both have size 0; give one of them", open->name,
+                   axis.name);
+        open = &axis;
     }
-    if (axes.size() == 2 && axes[0].size == 0 && axes[1].size == 0)
-        refuse("axes \"{}\" and \"{}\" both have size 0; give one of them", axes[0].name,
-               axes[1].name);
 }
 
 std::vector<Axis> axes_of_preset(const std::string &preset) {
@@ -93,13 +99,40 @@ std::vector<Axis> axes_of_preset(const std::string &preset) {
 
 namespace {
 
+void set_axes(Mesh &mesh, const std::vector<Axis> &axes) {
+    std::int64_t named = 1;  // product of the sizes that are given
+    bool open = false;  // one size is not given
+    for (const Axis &axis : axes) {
+        if (axis.size == 0) open = true;
+        else if (named <= mesh.ranks)  // a larger product divides no number of ranks
+            named *= axis.size;
+    }
+    if (mesh.ranks % named != 0 || (!open && named != mesh.ranks))
+        refuse("the axes need {}{} ranks, and there are {}", open ? "a multiple of " : "", named,
+               mesh.ranks);
+    int ranks[4] = {1, 1, 1, 1};  // by role
+    bool has[4] = {};
+    for (const Axis &axis : axes) {
+        const auto role = static_cast<std::size_t>(*role_of(axis));
+        ranks[role] *= axis.size > 0 ? axis.size : static_cast<int>(mesh.ranks / named);
+        has[role] = true;
+    }
+    const auto of = [](Role role) { return static_cast<std::size_t>(role); };
+    mesh.shard_ranks = mesh.ranks / ranks[of(Role::replicas)];
+    if (has[of(Role::zero2)] && has[of(Role::zero3)]) mesh.secondary_ranks = ranks[of(Role::zero3)];
+    else if (!has[of(Role::zero3)]) mesh.keep_parameters = true;
+    if (has[of(Role::zero1)]) mesh.keep_gradients = true;
+}
+
 // The option and the axes both give the size of the groups.
 void set_secondary_ranks(Mesh &mesh, const Spec &spec) {
     const int wanted = spec.options().reshard_ranks;
     if (wanted == 0 && mesh.secondary_ranks == 0) return;
     if (mesh.secondary_ranks > 0 && wanted > 0 && wanted != mesh.secondary_ranks)
-        refuse("reshard_ranks is {}, and axis \"{}\" has {} ranks; leave one of them out", wanted,
-               spec.axes().back().name, mesh.secondary_ranks);
+        refuse(
+            "reshard_ranks is {}, and axis \"{}\" has {} ranks, with those of the same placements "
+            "before it; leave one of them out",
+            wanted, spec.axes().back().name, mesh.secondary_ranks);
     if (wanted > 0) mesh.secondary_ranks = wanted;
     if (mesh.keep_parameters)
         refuse(
@@ -138,41 +171,16 @@ Mesh make_mesh(const Spec &spec, int ranks) {
     mesh.ranks = mesh.shard_ranks = ranks;
     mesh.keep_parameters = spec.options().keep_gathered != 0;
     mesh.keep_gradients = spec.options().keep_gradients != 0;
-    std::int64_t named = 1;  // product of the sizes that are given
-    for (const Axis &axis : spec.axes()) {
-        if (axis.size > 0) named *= axis.size;
-        if (axis.parameters == replicate) mesh.keep_parameters = true;
-        if (axis.gradients == partial) mesh.keep_gradients = true;
-    }
-    const bool open =
-        spec.axes().empty() || spec.axes().front().size == 0 || spec.axes().back().size == 0;
-    if (ranks % named != 0 || (!open && named != ranks))
-        refuse("the axes need {}{} ranks, and there are {}", open ? "a multiple of " : "", named,
-               ranks);
-    if (!spec.axes().empty()) {
-        const Axis &last = spec.axes().back();
-        if (spec.axes().size() == 1 && replicates(last)) {
-            mesh.shard_ranks = 1;
-        } else if (is_copy_mesh(spec.axes())) {
-            mesh.secondary_ranks = last.size > 0 ? last.size : static_cast<int>(ranks / named);
-        } else if (last.size > 0) {
-            mesh.shard_ranks = last.size;
-        } else {
-            mesh.shard_ranks = static_cast<int>(ranks / named);
-        }
-        // Replicas outside of shards do not keep units gathered.
-        if (spec.axes().size() == 2)
-            mesh.keep_parameters =
-                spec.options().keep_gathered != 0 || last.parameters == replicate;
-        // Sums over replicas are f32: rounding would cost precision and save nothing.
-        if (spec.options().reduce_type != 0 && mesh.shard_ranks == 1 &&
-            replicates(spec.axes().front()))
-            refuse(
-                "reduce_type is {} and no axis shards, so no gradients would travel in 8 bits; set "
-                "reduce_type to 0, or use zero1, zero2, zero3, or hsdp:K or mics:K with K of at "
-                "least 2",
-                spec.options().reduce_type);
-    }
+    if (!spec.axes().empty()) set_axes(mesh, spec.axes());
+    const bool has_replicas =
+        !spec.axes().empty() && role_of(spec.axes().front()) == Role::replicas;
+    // Sums over replicas are f32: rounding would cost precision and save nothing.
+    if (spec.options().reduce_type != 0 && mesh.shard_ranks == 1 && has_replicas)
+        refuse(
+            "reduce_type is {} and no axis shards, so no gradients would travel in 8 bits; set "
+            "reduce_type to 0, or use zero1, zero2, zero3, or hsdp:K or mics:K with K of at "
+            "least 2",
+            spec.options().reduce_type);
     set_secondary_ranks(mesh, spec);
     set_expert_ranks(mesh, spec);
     return mesh;

@@ -63,8 +63,8 @@ void make_buckets(ModelPlan &plan, const Spec &spec) {
                 const Parameter &parameter = spec.parameters()[id];
                 if (!parameter.stored() || parameter.frozen() != frozen) continue;
                 const std::size_t bucket = bucket_for(plan, spec, unit, parameter);
-                plan.buckets[bucket].places.push_back(
-                    {id, 0, parameter.elements, parameter.rows(), parameter.columns()});
+                plan.buckets[bucket].places.push_back({id, 0, parameter.elements, parameter.rows(),
+                                                       parameter.columns(), parameter.flags});
             }
 }
 
@@ -209,6 +209,7 @@ std::vector<vescomm_optimizer_piece_t> Bucket::pieces(int position) const {
         const std::int64_t last = std::min(end(position), place.offset + place.elements);
         if (first >= last) continue;
         vescomm_optimizer_piece_t piece = vescomm_optimizer_piece_init();
+        piece.flags = place.flags;
         piece.parameter = place.parameter;
         piece.first = elements_before(place, position) + first - place.offset;
         piece.elements = last - first;

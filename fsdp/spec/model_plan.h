@@ -23,6 +23,7 @@ struct Place {
     std::int64_t elements = 0;
     std::int64_t rows = 0;  // of each matrix
     std::int64_t columns = 0;
+    std::uint32_t flags = 0;  // of the parameter
 };
 
 // Parameters of one unit that are gathered by one request: they have the same types and the same

@@ -17,13 +17,25 @@ namespace vescomm::fsdp {
 
 namespace {
 
-bool is_parameter_type(vescomm_type_t type) {
+bool is_gradient_type(vescomm_type_t type) {
     return type == VESCOMM_F32 || type == VESCOMM_BF16 || type == VESCOMM_F16;
 }
 
-void require_type(const char *what, vescomm_type_t type) {
-    if (!is_parameter_type(type))
+bool is_f8(vescomm_type_t type) {
+    return type == VESCOMM_F8E4M3 || type == VESCOMM_F8E5M2;
+}
+
+void require_gradient_type(const char *what, vescomm_type_t type) {
+    if (!is_gradient_type(type))
         refuse("{} is {}; it must be VESCOMM_F32, VESCOMM_BF16 or VESCOMM_F16", what, type);
+}
+
+void require_parameter_type(const char *what, vescomm_type_t type) {
+    if (!is_gradient_type(type) && !is_f8(type))
+        refuse(
+            "{} is {}; it must be VESCOMM_F32, VESCOMM_BF16, VESCOMM_F16, VESCOMM_F8E4M3 or "
+            "VESCOMM_F8E5M2",
+            what, type);
 }
 
 bool is_code_type(vescomm_type_t type) {
@@ -121,8 +133,8 @@ Spec::Spec(const vescomm_fsdp_spec_options_t &options) : options_(options) {
             "offload_to_host is {} on host memory; set it to 0, or memory to VESCOMM_FSDP_DEVICE",
             options_.offload_to_host);
     if (options_.compute_type == 0) options_.compute_type = VESCOMM_F32;
-    require_type("compute_type", options_.compute_type);
-    if (options_.gradient_type != 0) require_type("gradient_type", options_.gradient_type);
+    require_parameter_type("compute_type", options_.compute_type);
+    if (options_.gradient_type != 0) require_gradient_type("gradient_type", options_.gradient_type);
     if (options_.gather_type != 0 && !is_code_type(options_.gather_type))
         refuse(
             "gather_type is {}; it must be VESCOMM_I8, VESCOMM_F8E4M3, or 0 to gather in the type "
@@ -218,7 +230,7 @@ std::size_t Spec::add_parameter(std::size_t unit, const vescomm_fsdp_parameter_t
     if (units_[unit].experts) divide_experts(parameter, name);
     parameter.strides = row_major(parameter.shape);
     parameter.type = theirs.type != 0 ? theirs.type : options_.compute_type;
-    require_type(("type of parameter \"" + name + "\"").c_str(), parameter.type);
+    require_parameter_type(("type of parameter \"" + name + "\"").c_str(), parameter.type);
     const vescomm_type_t gather_type =
         theirs.gather_type != 0 ? theirs.gather_type : options_.gather_type;
     if (gather_type != 0 && gather_type != parameter.type && !is_code_type(gather_type))
@@ -241,10 +253,12 @@ std::size_t Spec::add_parameter(std::size_t unit, const vescomm_fsdp_parameter_t
                theirs.block_rows, theirs.block_elements);
     parameter.block_rows = theirs.block_rows == 0 ? 1 : theirs.block_rows;
     parameter.block_elements = theirs.block_elements;
+    if ((theirs.flags & VESCOMM_FSDP_MATRIX) != 0) parameter.require_blocks(-1);
     if (!codes_are_smaller(parameter, options_.gather_block, parameter.type))
         parameter.gather_type = 0;
-    if ((theirs.flags & ~(VESCOMM_FSDP_FROZEN | VESCOMM_FSDP_IGNORED)) != 0)
-        refuse("parameter \"{}\" has flags {:#x}; FROZEN and IGNORED exist", name, theirs.flags);
+    if ((theirs.flags & ~(VESCOMM_FSDP_FROZEN | VESCOMM_FSDP_IGNORED | VESCOMM_FSDP_MATRIX)) != 0)
+        refuse("parameter \"{}\" has flags {:#x}; FROZEN, IGNORED and MATRIX exist", name,
+               theirs.flags);
     parameter.flags = theirs.flags;
     if (theirs.tied_to >= 0) {
         const auto owner = static_cast<std::size_t>(theirs.tied_to);
@@ -331,7 +345,8 @@ void Spec::complete() {
 }
 
 vescomm_type_t Spec::gradient_type(const Parameter &parameter) const {
-    return options_.gradient_type != 0 ? options_.gradient_type : parameter.type;
+    if (options_.gradient_type != 0) return options_.gradient_type;
+    return is_f8(parameter.type) ? VESCOMM_BF16 : parameter.type;
 }
 
 vescomm_type_t Spec::reduce_type(const Parameter &parameter) const {

@@ -47,6 +47,7 @@ MEMBER(vescomm_optimizer_needs_t, block_elements, 16);
 FREEZE(sizeof(vescomm_optimizer_needs_t) == 24);
 
 MEMBER(vescomm_optimizer_piece_t, struct_size, 0);
+MEMBER(vescomm_optimizer_piece_t, flags, 4);
 MEMBER(vescomm_optimizer_piece_t, parameter, 8);
 MEMBER(vescomm_optimizer_piece_t, first, 16);
 MEMBER(vescomm_optimizer_piece_t, elements, 24);

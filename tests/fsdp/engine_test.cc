@@ -54,6 +54,18 @@ TEST(Engine, HasTheSameBitsWithAnyPreset) {
         }
 }
 
+// Replicas along two axes, shards along two, secondary copies.
+TEST(Engine, HasTheSameBitsOnAMeshOfSeveralAxes) {
+    for (const char *mesh :
+         {"r:2 r:0 3:2", "r:2 3:2 3:0", "r:0 2:2 3:2", "2:0 2:2", "1:2 1:2 1:2", "2:2 3:2 3:0"}) {
+        const Training training{.micro_batches = 2, .max_norm = 1, .recompute = true};
+        const Outcome one = train_on(1, odd_model(), "zero3", options(), training);
+        const Outcome eight = train_on(8, odd_model(), mesh, options(), training);
+        EXPECT_EQ(eight.parameters, one.parameters) << mesh;
+        EXPECT_EQ(eight.norms, one.norms) << mesh;
+    }
+}
+
 TEST(Engine, HasTheSameBitsOnSeveralNodes) {
     for (const std::vector<int> &nodes : std::vector<std::vector<int>>{{0, 0, 1}, {0, 1, 0, 1}})
         for (const char *preset : {"zero3", "zero1", "hsdp:2"}) {

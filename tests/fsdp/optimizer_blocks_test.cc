@@ -172,5 +172,29 @@ TEST(OptimizerBlocks, AreNotNegative) {
         "possible, for whole matrices");
 }
 
+// Each matrix is whole in one piece, and the optimizer sees the flag.
+TEST(OptimizerBlocks, MatricesStayWholeByAFlag) {
+    std::vector<UnitModel> units{{"unit",
+                                  {{.name = "one", .shape = {37, 12}, .flags = VESCOMM_FSDP_MATRIX},
+                                   {.name = "vector", .shape = {1001}},
+                                   {.name = "three",
+                                    .shape = {3, 20, 9},
+                                    .batch_dimensions = 1,
+                                    .block_rows = 4,
+                                    .flags = VESCOMM_FSDP_MATRIX}}}};
+    for (const int ranks : {1, 3, 4})
+        run_ranks(ranks, [&](Communicator &comm) {
+            const Described described = describe(units);
+            Engine engine(described.spec, comm);
+            for (const vescomm_optimizer_piece_t &piece : engine.pieces(0)) {
+                const bool matrix = piece.parameter != described.ids[0][1];
+                EXPECT_EQ(piece.flags, matrix ? VESCOMM_FSDP_MATRIX : 0);
+                if (!matrix) continue;
+                EXPECT_EQ(piece.first % (piece.rows * piece.columns), 0);
+                EXPECT_EQ(piece.elements % (piece.rows * piece.columns), 0);
+            }
+        });
+}
+
 }  // namespace
 }  // namespace vescomm::fsdp::testing

@@ -51,6 +51,7 @@ struct Small {
         options.large_unit_bytes = random() % 3 == 0 ? 100 : 0;
         options.expert_ranks = expert_ranks;
         options.update_threads = static_cast<int>(random() % 3);
+        options.partner_copy = random() % 3 == 0 ? 1 : 0;
         if (preset == "ddp" || preset == "hsdp:1") options.reduce_type = 0;  // an error
         return options;
     }
@@ -218,6 +219,7 @@ void run_seed(unsigned seed, int ranks) {
                 random.seed(seed + static_cast<unsigned>(round) * 1000);
                 engine.reset();
             }
+            engine.check_replicas();
             engine.begin(VESCOMM_FSDP_EVAL);
             for (std::uint64_t unit = 0; unit < 4; ++unit) {
                 engine.pre_forward(unit);

@@ -381,8 +381,13 @@ TEST(SecondaryCopies, HaveAxes) {
                                 VESCOMM_FSDP_SHARD));
     EXPECT_EQ(spec.report(8).gather_ranks, 2);
     EXPECT_EQ(spec.report(8).shard_ranks, 8);
-    EXPECT_EQ(vescomm_fsdp_add_axis(spec.get(), "more", 2, VESCOMM_FSDP_SHARD, VESCOMM_FSDP_SHARD,
-                                    VESCOMM_FSDP_SHARD),
+    // The groups have the ranks along both axes.
+    check(vescomm_fsdp_add_axis(spec.get(), "socket", 2, VESCOMM_FSDP_SHARD, VESCOMM_FSDP_SHARD,
+                                VESCOMM_FSDP_SHARD));
+    EXPECT_EQ(spec.report(8).gather_ranks, 4);
+    EXPECT_EQ(spec.report(8).shard_ranks, 8);
+    EXPECT_EQ(vescomm_fsdp_add_axis(spec.get(), "more", 2, VESCOMM_FSDP_REPLICATE,
+                                    VESCOMM_FSDP_SHARD, VESCOMM_FSDP_SHARD),
               VESCOMM_ERROR_UNSUPPORTED);
 }
 

@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -79,11 +80,29 @@ struct Described {
     std::vector<std::vector<std::uint64_t>> ids;
 };
 
+// `mesh`: a preset, or axes such as "r:0 r:2 3:2": replicas, and axes that shard as zero1, zero2 or
+// zero3, with their sizes.
+inline void use_mesh(Spec &spec, const std::string &mesh) {
+    if (mesh.find(' ') == std::string::npos) return spec.preset(mesh);
+    constexpr vescomm_fsdp_placement_t shard = VESCOMM_FSDP_SHARD;
+    constexpr vescomm_fsdp_placement_t replicate = VESCOMM_FSDP_REPLICATE;
+    std::istringstream words(mesh);
+    std::string name = "axis ";
+    for (std::string axis; words >> axis; name += "i") {
+        const char role = axis[0];
+        const int size = std::stoi(axis.substr(2));
+        if (role == 'r') spec.add_axis(name, size, replicate, replicate, replicate);
+        if (role == '1') spec.add_axis(name, size, replicate, VESCOMM_FSDP_PARTIAL, shard);
+        if (role == '2') spec.add_axis(name, size, replicate, shard, shard);
+        if (role == '3') spec.add_axis(name, size, shard, shard, shard);
+    }
+}
+
 inline Described describe(
-    const std::vector<UnitModel> &units, const std::string &preset = "zero3",
+    const std::vector<UnitModel> &units, const std::string &mesh = "zero3",
     const vescomm_fsdp_spec_options_t &options = vescomm_fsdp_spec_options_init()) {
     Described described{Spec(options), {}};
-    described.spec.preset(preset);
+    use_mesh(described.spec, mesh);
     for (const UnitModel &unit : units) {
         const std::uint64_t number = described.spec.add_unit(unit.name, unit.flags);
         described.ids.emplace_back();

@@ -18,7 +18,7 @@
  *
  * The conventions of vescomm.h apply, with one exception: some functions that read a property or
  * set one have no get or set in their names, such as vescomm_fsdp_parameter() and
- * vescomm_fsdp_scale().
+ * vescomm_fsdp_preset().
  *
  * Misuse. An event, vescomm_fsdp_parameter(), vescomm_fsdp_gradient(), vescomm_fsdp_push_gradient()
  * and vescomm_fsdp_step() fail when the order of events does not permit them. They also
@@ -70,10 +70,11 @@ typedef int32_t vescomm_fsdp_memory_t;
 /** Options of a specification. Append-only; a zero member means its default. */
 typedef struct vescomm_fsdp_spec_options {
     uint32_t struct_size;
-    /** Type of gathered parameters: f32, bf16 or f16. 0: f32. Masters are f32. */
+    /** Type of gathered parameters: f32, bf16, f16, f8e4m3 or f8e5m2. 0: f32. Masters are f32. They
+     *  are rounded to f8 without a scale; with gather_type each block has one. */
     vescomm_type_t compute_type;
     /** Type of the gradients that the trainer writes and that are sent: f32, bf16 or f16. They are
-     *  summed in f32. 0: the type of the parameter. */
+     *  summed in f32. 0: the type of the parameter; bf16 if that is f8. */
     vescomm_type_t gradient_type;
     /** Number of unit slots: units gathered at the same time, prefetched ones included. 0: 2. Not
      *  used if parameters are kept gathered. */
@@ -96,9 +97,10 @@ typedef struct vescomm_fsdp_spec_options {
     /** Options of the planner. NULL: balanced over all units. Borrowed for the call. */
     const vescomm_planner_options_t *planner;
     /** Type in which parameters are sent: VESCOMM_I8 or VESCOMM_F8E4M3, with an f32 scale for each
-     *  block. They are rounded to it on every rank, also on the one that owns them. Parameters with
-     *  batch_dimensions whose sub-matrices are so small that codes and scales would not take fewer
-     *  bytes keep their own type, such as one value for each expert. 0: their own type. */
+     *  block. They are rounded to it on every rank, also on the one that owns them. Parameters in
+     *  f8 keep their own type, and so do those with batch_dimensions whose sub-matrices are so
+     *  small that codes and scales would not take fewer bytes, such as one value for each expert.
+     *  0: their own type. */
     vescomm_type_t gather_type;
     /** Largest number of elements that share one scale. Such a scale block consists of whole blocks
      *  of a parameter, or is a part of one; it stays on one rank. 0: 128. */
@@ -109,7 +111,7 @@ typedef struct vescomm_fsdp_spec_options {
      *  block is not finite, all sums of that block are NaN. Gradients for which it would not take
      *  fewer bytes keep their own type, as with gather_type, and so do those of experts that one
      *  rank of a shard group has alone. Sums over replicas are f32: it is an error if no axis
-     * shards (ddp). 0: the type of the gradients. */
+     *  shards (ddp). 0: the type of the gradients. */
     vescomm_type_t reduce_type;
     /** Not 0: each rank holds a copy of another rank's masters and states in its memory, on another
      *  node if there is one, so that vescomm_fsdp_recover() needs no checkpoint after the death of
@@ -125,23 +127,25 @@ typedef struct vescomm_fsdp_spec_options {
      *  a divisor of the ranks that shard a unit. The first gather of a unit after a step fills the
      *  copy, in the type in which the unit is sent; each gather then stays within the ranks of one
      *  copy, so it is fast if these are a node. Values have the same bits. A gather that fills the
-     *  copy needs a further call of the engine on every rank of the group before it completes. An
-     *  error with units that stay gathered until the step (keep_gathered, zero1, zero2, ddp). No
-     *  effect if there is a slot for each unit. 0: no copy. */
+     *  copy has two phases; the second one begins in a later call of the engine on each rank of the
+     *  group. An error if all units stay gathered until the step (keep_gathered, zero1, zero2,
+     *  ddp); units with VESCOMM_FSDP_KEEP_GATHERED are permitted. No effect if there is a slot for
+     *  each unit. 0: no copy. */
     int32_t reshard_ranks;
     uint32_t reserved2;
     /** A unit whose gathered parameters have more bytes is *large*. Large units have slots of their
      *  own, so that one of them, such as an embedding, does not decide the size of all slots. All
-     *  large units share one unit slot and one gradient slot. Tied parameters need more. The number
-     *  of unit slots for large units is then the number of large units that must be gathered
-     *  together. The number of gradient slots for them is the same, plus one for each large unit to
-     *  which others are tied. As many large units can be open at once as there are unit slots for
-     *  them. A large unit that shares its slot with no other stays gathered until the step. No
-     *  effect if there is a slot for each unit. 0: no unit is large. */
+     *  large units share one unit slot and one gradient slot, so that one of them can be open at a
+     *  time. If parameters of large units are tied, there is a unit slot for each large unit that
+     *  must be gathered together with others, as many gradient slots, and one more gradient slot
+     *  for each large unit to which others are tied. A large unit that shares its slot with no
+     *  other stays gathered until the step. No effect if there is a slot for each unit. 0: no unit
+     *  is large. */
     int64_t large_unit_bytes;
-    /** Number of ranks among which the experts of units with VESCOMM_FSDP_EXPERTS are divided. It
-     *  divides the experts of each of their parameters, and the ranks that shard a unit. An error
-     *  with secondary copies (reshard_ranks, hpz). 0: 1, so that each rank has all experts. */
+    /** Number of ranks among which the experts of units with VESCOMM_FSDP_EXPERTS are divided: a
+     *  divisor of the number of experts of each of their parameters, and of the number of ranks
+     *  that shard a unit. An error with secondary copies (reshard_ranks, hpz). 0: 1, so that each
+     *  rank has all experts. */
     int32_t expert_ranks;
     /** Divisor of the gradients of experts, if expert_ranks is above 1 and gradients are averaged.
      *  They are summed over the ranks with the same experts and over replicas. 0: the number of all
@@ -235,21 +239,28 @@ typedef int32_t vescomm_fsdp_placement_t;
  * Adds an axis to the mesh of ranks. The last axis has consecutive ranks. Without an axis the
  * preset is zero3.
  *
- * These combinations of placements exist. A mesh has at most one axis of the rows "first" and at
- * most one of the rows "last".
+ * Each axis has the placements of one of these rows. Axes of the first row come first: the ranks
+ * along all of them together are replicas. The axes behind them all have the same other row, and
+ * masters and states of optimizers are sharded over the ranks along all of them together. One
+ * mixture is permitted: axes of zero2, then axes of zero3. Each group of ranks along the zero3 axes
+ * then keeps a secondary copy of the parameters (hpz; see reshard_ranks of the options).
  *
- *     axis   parameters  gradients  optimizer  as in
- *     last   shard       shard      shard      zero3
- *     last   replicate   shard      shard      zero2
- *     last   replicate   partial    shard      zero1
+ *     parameters  gradients  optimizer   as in
+ *     replicate   replicate  replicate   ddp; hsdp and mics, before one of the rows below
+ *     replicate   partial    shard       zero1
+ *     replicate   shard      shard       zero2
+ *     shard       shard      shard       zero3
  *
- *     first  replicate   replicate  replicate  ddp; before one of the rows above: hsdp, mics
- *     first  replicate   shard      shard      hpz, before an axis of three times shard:
- *                                              secondary copies, see reshard_ranks of the options
+ * A program with a mesh of several dimensions, such as replicas, data and context, adds an axis for
+ * each dimension whose ranks train the same parameters, as copies or as shards. Along other
+ * dimensions, such as tensor and pipeline, ranks have different parameters: each group with the
+ * same ones has a communicator of vescomm_comm_split(), and an engine on it.
  *
- * @param name  unique, used in messages.
- * @param size  number of ranks along the axis. 0: all that the other axes leave.
- * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT. VESCOMM_ERROR_UNSUPPORTED: other placements.
+ * @param name  unique; used in error texts.
+ * @param size  number of ranks along the axis. 0: all that the other axes leave; at most one axis
+ *              has it.
+ * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT. VESCOMM_ERROR_UNSUPPORTED: other placements,
+ *         or another order of them.
  *
  * Collective: no.  Blocking: no.  Threads: one.  Since: 0.1
  */
@@ -298,8 +309,8 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_preset(vescomm_fsdp_spec_t *spec, cons
 /**
  * Adds a unit: parameters that are gathered together, usually a layer.
  *
- * A unit has either experts or parameters that all ranks share. Units of experts have unit slots
- * and gradient slots of their own, as many as the others, and are never large.
+ * A unit consists of experts, or of parameters that all ranks train. Units of experts have unit
+ * slots and gradient slots of their own, as many as the others, and are never large.
  *
  * @param name   unique, not empty.
  * @param flags  0, or a sum of VESCOMM_FSDP_EXPERTS and VESCOMM_FSDP_KEEP_GATHERED.
@@ -315,6 +326,11 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_add_unit(vescomm_fsdp_spec_t *spec, co
 #define VESCOMM_FSDP_FROZEN ((uint32_t)1)
 /** The engine does not manage the parameter: it has an id, but no memory. */
 #define VESCOMM_FSDP_IGNORED ((uint32_t)2)
+/** Each matrix of the parameter stays on one rank, as with block_rows -1: for an optimizer that
+ *  works on whole matrices and does not say so in its needs, and for shards that a program reads.
+ *  The flags of a parameter are in its pieces, so that an optimizer can treat matrices otherwise
+ *  than vectors. */
+#define VESCOMM_FSDP_MATRIX ((uint32_t)4)
 
 /** Description of a parameter, for vescomm_fsdp_add_parameter(). (The function
  *  vescomm_fsdp_parameter() returns the gathered values of one.) Append-only; a zero member means
@@ -327,7 +343,7 @@ typedef struct vescomm_fsdp_parameter {
      *  model, and have at most 896 bytes of UTF-8. Borrowed for the call. */
     const char *name;
     /** Row-major extents, each at least 0; of experts, those of all ranks together. Borrowed for
-     * the call. */
+     *  the call. */
     const int64_t *shape;
     /** Type of the gathered parameter. 0: the compute type of the specification. */
     vescomm_type_t type;
@@ -338,11 +354,11 @@ typedef struct vescomm_fsdp_parameter {
     int64_t block_rows;
     /** Consecutive elements of a block, instead of block_rows. 0: block_rows applies. */
     int64_t block_elements;
-    /** VESCOMM_FSDP_FROZEN, VESCOMM_FSDP_IGNORED. */
+    /** 0, or a sum of VESCOMM_FSDP_FROZEN, VESCOMM_FSDP_IGNORED and VESCOMM_FSDP_MATRIX. */
     uint32_t flags;
     uint32_t reserved;
-    /** Id of an earlier parameter of the same shape that this one shares, also of another unit.
-     *  Both units are gathered while this one is open. vescomm_fsdp_parameter_init() sets -1:
+    /** Id of an earlier parameter of the same shape whose values this one uses, also of another
+     *  unit. Both units are gathered while this one is open. vescomm_fsdp_parameter_init() sets -1:
      *  none. */
     int64_t tied_to;
     /** Overrides gather_type of the specification for this parameter; its own type: not quantised.
@@ -583,7 +599,7 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_initialise(vescomm_fsdp_t *engine,
 #define VESCOMM_FSDP_LAST ((uint32_t)1)
 /** Gradients stay on this rank; needs keep_gradients. */
 #define VESCOMM_FSDP_NO_SYNC ((uint32_t)2)
-/** No effect: gradients are summed over replicas (the outer axis) in the last micro-batch only. The
+/** No effect: gradients are summed over replicas (the outer axes) in the last micro-batch only. The
  *  flag exists so that a trainer can state this; it is an error with LAST and with EVAL. */
 #define VESCOMM_FSDP_NO_OUTER ((uint32_t)4)
 /** Forward only: no gradients. */
@@ -625,10 +641,12 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_begin(vescomm_fsdp_t *engine, uint32_t
  *         VESCOMM_ERROR_MISMATCH: ranks announced different events. VESCOMM_ERROR_ABORTED: another
  *         rank failed. VESCOMM_ERROR_TIMEOUT, VESCOMM_ERROR_PEER_FAILED.
  * Collective: yes, same order.  Blocking, at most the timeout: pre_ until the unit is gathered,
- * pre_backward also until a gradient slot is free, reshard until a running gather of the unit ends.
- * post_backward until all sums of the unit but the last are complete, if its trainable parameters
- * have several types or states, and in the first steps until all ranks have created the sums: do
- * not let a rank wait for the end of another rank's post_backward before its own.
+ * pre_backward also until the sum of an earlier unit leaves a gradient slot free (if no sum is
+ * running, because units wait for their backward pass, it is misuse), reshard until a running
+ * gather of the unit ends. post_backward until all sums of the unit but the last are complete, if
+ * its trainable parameters have several types or states, and in the first steps until all ranks
+ * have created the sums: do not let a rank wait for the end of another rank's post_backward before
+ * its own.
  * Threads: one.  Since: 0.1
  *
  * @{
@@ -743,8 +761,8 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_push_gradient(vescomm_fsdp_t *engine, 
 /**
  * Declares that the backward pass of the micro-batch begins. Each vescomm_fsdp_pre_forward() from
  * here on is a recomputation, which needs no backward pass of its own. The first
- * vescomm_fsdp_pre_backward() implies it, so only a trainer needs it that recomputes a unit before.
- * A second call has no effect.
+ * vescomm_fsdp_pre_backward() implies it, so only a trainer that recomputes a unit before that
+ * needs it. A second call has no effect.
  *
  * After: vescomm_fsdp_finish_backward() ends the micro-batch, also without any backward pass.
  *
@@ -758,8 +776,8 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_begin_backward(vescomm_fsdp_t *engine)
 /**
  * Ends a micro-batch with backward: starts the sums that have not started, and waits for all sums.
  * In the last micro-batch it also computes this rank's part of the norm, one pass over its gradient
- * shards; the norm of units whose sums end earlier is computed then. On device memory a stream of
- * the engine waits, and not the host.
+ * shards; for a unit whose sum was complete before, that pass has been made. On device memory a
+ * stream of the engine waits, and not the host.
  *
  * Before: no unit is open.
  *
@@ -781,15 +799,16 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_finish_backward(vescomm_fsdp_t *engine
  * @param finite  [out] 1: every gradient of every rank is finite; 0: not. May be NULL.
  * @return as the events.
  *
- * Collective: yes, same order.  Blocking: at most the timeout.  Threads: one.  Cost: a message of
- * 176 bytes, once a step: vescomm_fsdp_finish_backward() has added up this rank's gradients.
+ * Collective: yes, same order.  Blocking: at most the timeout.  Threads: one.  Cost: 176 bytes to
+ * every rank, once a step: vescomm_fsdp_finish_backward() has added up this rank's gradients.
  * Since: 0.1
  */
 VESCOMM_API vescomm_status_t vescomm_fsdp_norm(vescomm_fsdp_t *engine, double *norm,
                                                int32_t *finite);
 
 /**
- * Multiplies all gradients by a factor. The optimizer applies it; there is no extra pass.
+ * Multiplies all gradients of the step by a factor; factors of several calls multiply. The
+ * optimizer applies them; there is no extra pass.
  *
  * Before: the last micro-batch of the step is finished.
  *
@@ -885,14 +904,36 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_set_group(vescomm_fsdp_t *engine, uint
  * VESCOMM_ERROR_INVALID_ARGUMENT on all ranks, without another effect, until all ranks call
  * vescomm_fsdp_load() or vescomm_fsdp_initialise(). The error text names the rank.
  *
- * @return VESCOMM_OK. After any error the engine has failed on all ranks, and they may call it
- *         again: the first error of the communicator given to vescomm_fsdp_create(), if that one
- *         is broken; VESCOMM_ERROR_TIMEOUT: a rank has not called it; VESCOMM_ERROR_OUT_OF_MEMORY.
+ * @return VESCOMM_OK. After any error the engine has failed on all ranks, and all ranks may call
+ *         this function again: the first error of the communicator given to
+ *         vescomm_fsdp_create(), if that one is broken; VESCOMM_ERROR_TIMEOUT: a rank has not
+ * called it; VESCOMM_ERROR_OUT_OF_MEMORY.
  *
  * Collective: yes, all ranks.  Blocking: yes, at most the timeout.  Threads: one.
  * Cost: as the allocation of the slots in vescomm_fsdp_create().  Since: 0.1
  */
 VESCOMM_API vescomm_status_t vescomm_fsdp_reset(vescomm_fsdp_t *engine);
+
+/**
+ * Compares masters and states of optimizers between the ranks that hold the same shard: replicas
+ * (ddp, hsdp, mics), and the holders of partner copies. Equal means equal in every bit.
+ *
+ * Nothing else in a step compares them: if the memory of a machine fails, or an optimizer is not
+ * the same on all ranks, replicas drift apart silently. Programs call it now and then, such as
+ * before a save.
+ *
+ * Before: no unit is open. After: nothing has changed, also after VESCOMM_ERROR_MISMATCH.
+ *
+ * @return VESCOMM_OK: no rank differs, also if no shard is on several ranks.
+ *         VESCOMM_ERROR_MISMATCH, on all ranks: the error text names the unit, and the rank that
+ *         differs from most of the others, or two ranks if there is no majority. Other errors as
+ *         the events.
+ *
+ * Collective: yes, same order.  Blocking: at most the timeout.  Threads: one.
+ * Cost: one read of masters and states, and a message of 8 bytes for each array of a unit.
+ * Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_fsdp_check_replicas(vescomm_fsdp_t *engine);
 
 /** Arguments and results of a recovery. Append-only. */
 typedef struct vescomm_fsdp_recovery {
@@ -958,6 +999,7 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_recover(vescomm_fsdp_t *engine, vescom
 /** Values of which a rank has a shard. */
 typedef int32_t vescomm_fsdp_role_t;
 
+/** The f32 values of the parameters. */
 #define VESCOMM_FSDP_MASTER ((vescomm_fsdp_role_t)0)
 /** Complete between finish_backward of the last micro-batch and step. */
 #define VESCOMM_FSDP_GRADIENT ((vescomm_fsdp_role_t)1)
@@ -965,8 +1007,9 @@ typedef int32_t vescomm_fsdp_role_t;
 #define VESCOMM_FSDP_STATE ((vescomm_fsdp_role_t)2)
 
 /**
- * Returns this rank's shard of a unit, to be read only: gathers of masters and the norm of
- * gradients begin before the next event. vescomm_fsdp_pieces() says where parameters lie in it.
+ * Returns this rank's shard of a unit. It must not be written: the engine may gather from the
+ * masters, and compute the norm of the gradients, between two events. vescomm_fsdp_pieces() says
+ * where parameters lie in it.
  *
  * @param unit   of vescomm_fsdp_add_unit().
  * @param role   a frozen parameter has only a master; frozen parameters lie behind all others.
@@ -996,7 +1039,7 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_pieces(const vescomm_fsdp_t *engine, u
                                                  vescomm_optimizer_piece_t *pieces, size_t capacity,
                                                  size_t *count);
 
-/** Counters of an engine on this rank since its creation. Append-only. */
+/** Counters of an engine on this rank, summed since its creation. Append-only. */
 typedef struct vescomm_fsdp_counters {
     uint32_t struct_size;
     uint32_t reserved;
@@ -1009,7 +1052,7 @@ typedef struct vescomm_fsdp_counters {
     int64_t steps; /**< steps that were not skipped */
     uint64_t allocated_bytes; /**< peak_bytes of the report, as allocated now */
     double exposed_seconds; /**< time in functions of this header, without optimizer_seconds */
-    double optimizer_seconds; /**< time in optimizers and norms */
+    double optimizer_seconds; /**< time in optimizers and in the computation of norms */
     uint64_t group_gather_bytes; /**< as vescomm_fsdp_report_t.group_gather_bytes_per_step */
 } vescomm_fsdp_counters_t;
 
@@ -1151,8 +1194,8 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_get_metrics(const vescomm_fsdp_t *engi
 
 /**
  * Makes progress on gathers and sums without waiting. Call it regularly in long computations if
- * there is no progress thread, see vescomm_comm_progress(), which does not do this on the caller's
- * communicator, because the engine has its own.
+ * there is no progress thread. vescomm_comm_progress() on the caller's communicator has no effect
+ * on them, because the engine has communicators of its own.
  *
  * @return as the events.
  *
@@ -1286,7 +1329,7 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_load(vescomm_fsdp_t *engine, const cha
  * Returns bytes of the program from the checkpoint that was loaded last.
  *
  * @param rank      the rank, in the job that saved, that gave the bytes.
- * @param data      receives at most @p capacity bytes. May be NULL if @p capacity is 0.
+ * @param data      [out] the first @p capacity bytes. May be NULL if @p capacity is 0.
  * @param bytes     [out] number of bytes in the checkpoint.
  * @return VESCOMM_OK, also when @p capacity does not suffice. VESCOMM_ERROR_INVALID_ARGUMENT: the
  *         job that saved had no such rank, or nothing was loaded.

@@ -246,6 +246,7 @@ public:
         check(vescomm_fsdp_set_group(get(), group, settings));
     }
     void reset() { check(vescomm_fsdp_reset(get())); }
+    void check_replicas() { check(vescomm_fsdp_check_replicas(get())); }
 
     // The handle of `survivors`, which may move to another owner, must outlive the engine from here
     // on. Returns `recovery` with the results.

@@ -11,7 +11,7 @@
  *
  * A kind works on elements: the result of an element depends on its master, gradient and states
  * only. Or it works on blocks, or on whole matrices, that it declares in its needs: the engine then
- * plans shards so that none of them is cut. The parameters do not depend on the cuts between ranks.
+ * plans shards so that none of them is cut. So the updated parameters do not depend on the cuts.
  */
 #ifndef VESCOMM_OPTIMIZER_H
 #define VESCOMM_OPTIMIZER_H
@@ -28,7 +28,7 @@ typedef struct vescomm_optimizer_state {
     uint32_t struct_size;
     vescomm_type_t type; /**< of the elements; any but c128 */
     /** Such as "first moment". Checkpoints use its first 58 bytes, with every byte that is not an
-     *  ASCII letter, a digit or '-' replaced by '_'. The result is unique within the kind. */
+     *  ASCII letter, a digit or '-' replaced by '_'. The result must be unique within the kind. */
     const char *name;
 } vescomm_optimizer_state_t;
 
@@ -43,11 +43,11 @@ static inline vescomm_optimizer_state_t vescomm_optimizer_state_init(void) {
 typedef struct vescomm_optimizer_needs {
     uint32_t struct_size;
     uint32_t state_count; /**< entries of states, at most 64; 0: none */
-    /** Array of states, and their names: constants that exist as long as the kind. */
+    /** The array and the names in it are constants that must exist as long as the kind. */
     const vescomm_optimizer_state_t *states;
     /** Number of consecutive elements of a matrix that `step` needs together, a *block*; the last
-     *  block of a matrix may be shorter. A matrix is what a parameter has for each index of its
-     *  batch dimensions. The engine cuts parameters between blocks only, in addition to the blocks
+     *  block of a matrix may be shorter. Each index of the batch dimensions of a parameter selects
+     *  one matrix. The engine cuts parameters between blocks only, in addition to the blocks
      *  of the parameter itself. -1: whole matrices. 0: `step` works on single elements. */
     int64_t block_elements;
 } vescomm_optimizer_needs_t;
@@ -62,7 +62,7 @@ static inline vescomm_optimizer_needs_t vescomm_optimizer_needs_init(void) {
  *  an entry begins struct_size bytes after the one before. */
 typedef struct vescomm_optimizer_piece {
     uint32_t struct_size;
-    uint32_t reserved;
+    uint32_t flags; /**< of the parameter, such as VESCOMM_FSDP_MATRIX */
     uint64_t parameter; /**< id in the specification of the engine */
     int64_t first; /**< first element, counted within the parameter with all its experts */
     int64_t elements; /**< number of elements, at least 1 */
@@ -89,7 +89,7 @@ static inline const vescomm_optimizer_piece_t *vescomm_optimizer_piece_at(
  *  members are valid during the call. Append-only. */
 typedef struct vescomm_optimizer_run {
     uint32_t struct_size;
-    uint32_t states; /**< entries of @p state */
+    uint32_t states; /**< number of entries of @p state */
     int64_t elements; /**< of every array; padding between pieces is part of them, and is zero */
     /** In order of offset, see vescomm_optimizer_piece_at(). */
     const vescomm_optimizer_piece_t *pieces;
@@ -118,7 +118,7 @@ typedef struct vescomm_optimizer_kind {
      *  uint32_t struct_size. The engine keeps a copy of them, and compares its bytes between ranks:
      *  they have no pointers, and no padding. */
     uint32_t settings_bytes;
-    /** Name in messages; ranks compare it. */
+    /** Name in error texts; must be the same on every rank. */
     const char *name;
     /** Passed to the functions. */
     void *context;
