@@ -25,8 +25,8 @@
  *
  * *Registered memory* is memory of vescomm_malloc(), or of vescomm_memory_create() with a slab for
  * each rank, under the conditions that these functions state. All ranks of the node map it, and
- * read arrays in it where they are. (Memory that is registered with a transport, as for RDMA, is
- * called so in full.)
+ * read arrays in it where they are. (Memory that is registered with a transport, as for RDMA, or
+ * with NCCL is always called "registered with" it.)
  *
  * Offsets and sizes are in elements unless a name or a comment says bytes.
  *
@@ -63,8 +63,8 @@
  * fork(), every call on such a handle returns VESCOMM_ERROR_INVALID_ARGUMENT and has no other
  * effect. This includes the functions that free it: they free neither the object nor anything that
  * the parent uses. The child must not write into the memory, which it shares with the parent.
- * Layouts are plain values and stay usable. If the parent has communicators, a child calls exec()
- * before it creates its own.
+ * Layouts are plain values and stay usable. If the parent has communicators, a child that needs
+ * communicators calls exec() first.
  *
  * "Threads: safe" means: the function may be called at any time, also while another thread is in a
  * call on the same communicator. "Threads: one at a time per communicator" means: no other thread
@@ -74,11 +74,11 @@
  * "Collective: yes, same order" means: all ranks of the communicator make these calls, in the same
  * order. They may wait, test and free in any order.
  *
- * A communicator holds at most 65,536 memories and requests on buffers at a time. Objects that
- * every rank has freed do not count; a further one is VESCOMM_ERROR_OUT_OF_MEMORY. A request can be
- * started at least 2^31 times. A communicator executes at most 2^34 - 4 operations that use its
- * staging buffer (collectives on arrays, and some requests on buffers), 2^34 - 4 messages from one
- * rank to another, and 2^32 - 1 calls of vescomm_barrier(). The next start or call returns
+ * A communicator holds at most 65,536 memories and requests on buffers together, without those that
+ * every rank has freed. Creating more is VESCOMM_ERROR_OUT_OF_MEMORY. A request can be started at
+ * least 2^31 times. A communicator executes at most 2^34 - 4 operations that use its staging buffer
+ * (collectives on arrays, and some requests on buffers), 2^34 - 4 messages from one rank to
+ * another, and 2^32 - 1 calls of vescomm_barrier(). A start or call above its limit returns
  * VESCOMM_ERROR_UNSUPPORTED and has no effect.
  */
 #ifndef VESCOMM_VESCOMM_H
@@ -544,10 +544,10 @@ VESCOMM_API vescomm_status_t vescomm_comm_abort(vescomm_comm_t *comm, const char
  * that are running complete first. While the call waits for the other ranks, it makes progress, so
  * that they can complete their operations.
  *
- * After: nothing can be created or started on @p comm, and vescomm_comm_free() does not wait. A
- * rank that waits for a peer which has called this function, and has not made the matching call
- * before, gets VESCOMM_ERROR_MISMATCH after two seconds without progress; if the peer is on another
- * node, after the larger of two seconds and VESCOMM_SILENCE_SECONDS.
+ * After: nothing can be created or started on @p comm, and vescomm_comm_free() does not wait. If a
+ * peer has called this function without making a call that another rank waits for, that rank gets
+ * VESCOMM_ERROR_MISMATCH after two seconds without progress; if the peer is on another node, after
+ * the larger of two seconds and VESCOMM_SILENCE_SECONDS.
  *
  * @return VESCOMM_OK, also when an earlier call succeeded. The first error of a broken
  *         communicator. VESCOMM_ERROR_TIMEOUT: a rank has not called it; the error text names the
@@ -1199,8 +1199,8 @@ static inline vescomm_request_options_t vescomm_request_options_init(void) {
  * @param request  [out] owned by the caller; free with vescomm_request_free().
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT. VESCOMM_ERROR_UNSUPPORTED: no conversion
  *         between these types; f32 and f64 convert to and from every float, other types only to
- *         themselves. VESCOMM_ERROR_MISMATCH: the ranks passed different options, other than
- *         source, output and type. VESCOMM_ERROR_OUT_OF_MEMORY. VESCOMM_ERROR_TIMEOUT,
+ *         themselves. VESCOMM_ERROR_MISMATCH: options differ between ranks; only source, output
+ *         and type may. VESCOMM_ERROR_OUT_OF_MEMORY. VESCOMM_ERROR_TIMEOUT,
  *         VESCOMM_ERROR_PEER_FAILED.
  *
  * Collective: yes, same order.  Blocking: until all ranks agree.
@@ -1313,7 +1313,7 @@ VESCOMM_API vescomm_status_t vescomm_barrier_create(vescomm_comm_t *comm,
 
 /**
  * Starts a request. Requests on one communicator may overlap in time; requests on one memory must
- * not.
+ * not, even on buffers that lie side by side in it.
  *
  * @param stream  must be NULL for host memory, the only kind here: the operation starts
  *                immediately. gpu.h has collectives on device memory, which take a stream.
@@ -1344,8 +1344,8 @@ VESCOMM_API vescomm_status_t vescomm_request_test(vescomm_request_t *request);
 
 /**
  * Waits until a request is complete. Several threads may wait for one request, while another thread
- * makes calls on its communicator; no thread may start or free the request meanwhile. All
- * interrupted waits for one run share one timeout.
+ * makes calls on its communicator; no thread may start or free the request meanwhile. A wait that
+ * vescomm_set_interrupt() ended may be repeated; all waits for one start share one timeout.
  *
  * @return VESCOMM_OK. VESCOMM_IN_PROGRESS: the function of vescomm_set_interrupt() ended the wait;
  *         without such a function never. VESCOMM_ERROR_TIMEOUT: the error text names the peer that
@@ -1366,8 +1366,8 @@ VESCOMM_API vescomm_status_t vescomm_request_wait(vescomm_request_t *request);
  *
  * @param comms  @p count communicators; that of the request may be among them. May be NULL if
  *               @p count is 0.
- * @return as vescomm_request_wait(). The first error of a broken communicator of @p comms: the
- *         request goes on. VESCOMM_ERROR_INVALID_ARGUMENT: nothing happened.
+ * @return as vescomm_request_wait(). If a communicator of @p comms is broken: its first error, and
+ *         the request goes on. VESCOMM_ERROR_INVALID_ARGUMENT: nothing happened.
  *
  * Collective: no.  Blocking: yes, at most the timeout of the communicator of the request.
  * Threads: safe.  Since: 0.1
@@ -1435,7 +1435,7 @@ VESCOMM_API vescomm_status_t vescomm_request_get_message(vescomm_request_t *requ
  *
  * Collectives on arrays of the caller, at any address. Data between ranks passes through a staging
  * buffer of the communicator, except that of arrays in registered memory within a node
- * (vescomm_malloc()). Large buffers avoid that copy too, and are faster.
+ * (vescomm_malloc()). Requests on fused buffers of more than some KiB avoid that copy too.
  *
  * A call starts its operation immediately. If @p request is NULL, the call returns when the
  * operation is complete on this rank. If not, it returns at once with a request, and the arrays are
@@ -1739,8 +1739,8 @@ VESCOMM_API vescomm_status_t vescomm_group_begin(vescomm_comm_t *comm);
  * @return as the collectives. VESCOMM_ERROR_INVALID_ARGUMENT: no group has begun, there is no such
  *         algorithm, or one operation has more than 2^40 elements; nothing has started, and the
  *         group has ended. VESCOMM_ERROR_OUT_OF_MEMORY: nothing has started, and the group is still
- *         open, but ends if the communicator is broken and @p request is NULL. After other errors
- *         operations may have run.
+ *         open, unless the communicator is broken and @p request is NULL, when it has ended. After
+ *         other errors operations may have run.
  * Collective: yes, same order.  Blocking: without a request, at most the timeout.
  * Threads: one at a time per communicator.  Since: 0.1
  */

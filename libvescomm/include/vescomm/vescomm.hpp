@@ -629,8 +629,8 @@ inline void require_ranks(const char *function, const Communicator &comm,
 }  // namespace detail
 
 // The vescomm_type_t of a C++ type. An unsigned integer is an integer, never the bits of a float. A
-// bool is VESCOMM_BOOL, of which every byte is a value: a program in another language must send
-// only 0 and 1, because a bool has no other value.
+// bool is VESCOMM_BOOL, which admits every byte. A C++ bool has the bytes 0 and 1 only: a program
+// in another language must send no others to it.
 template <typename T>
 constexpr vescomm_type_t type_of() noexcept {
     using U = std::remove_const_t<T>;
@@ -667,8 +667,8 @@ constexpr vescomm_type_t type_of() noexcept {
 // counts are numbers of elements. Blocks lie one after another, in the order of ranks.
 //
 // Without a request a call returns when it is complete on this rank. With a request it returns when
-// it has started, and the arrays must exist until the request is complete: a temporary container is
-// no array then. The new request replaces that in *request, which is waited for then. `stream` must
+// it has started, and the arrays must exist until the request is complete: a temporary container
+// cannot be passed. The new request replaces that in *request, after a wait for it. `stream` must
 // be nullptr: all memory here is host memory.
 
 namespace detail {

@@ -114,7 +114,7 @@ typedef struct vescomm_planner_options {
      *  no search. */
     int64_t search_steps;
     /** Balanced: the fraction by which the largest shard of one unit may exceed its minimum. 0: a
-     *  quarter. Negative: none. */
+     *  quarter. Negative: no excess. */
     double unit_imbalance;
     /** Owner: the work that is balanced. */
     vescomm_planner_work_t work;
