@@ -33,28 +33,30 @@ GradientSlots::GradientSlots(const Spec &spec, const ModelPlan &plan, const Shar
       norm_(norm),
       expert_divisor_(expert_divisor(spec, plan.mesh)),
       pool_(plan.gradient_slot_ranges, plan.gradient_slots.size()),
-      offsets_(plan.buckets.size(), 0),
+      parts_(plan.buckets.size(), 0),
       scratch_offsets_(plan.buckets.size(), 0),
       slots_(plan.gradient_slots.size()),
       quantised_(plan, quantised_factors(spec, plan.mesh), comms),
       writes_(spec),
       summed_(plan.of_unit.size(), false) {
     for (const std::vector<std::size_t> &buckets : plan.of_unit) {
-        std::uint64_t offset = 0;
+        std::size_t part = 0;
         std::int64_t scratch = 0;
         for (const std::size_t bucket : buckets) {
             if (!plan.buckets[bucket].trainable) continue;
-            offsets_[bucket] = offset;
-            offset += align_bucket(plan.buckets[bucket].gradient_bytes());
+            parts_[bucket] = part++;
             if (plan.buckets[bucket].sums_quantised()) continue;
             scratch_offsets_[bucket] = scratch;
             scratch += align_shard(static_cast<std::int64_t>(shards.gradient(bucket).size()));
         }
     }
     for (std::size_t slot = 0; slot < slots_.size(); ++slot)
-        if (plan.gradient_slots[slot] > 0)
-            slots_[slot].memory = Memory(comms.shard(plan.kind_of_gradient_slot(slot)),
-                                         plan.gradient_slots[slot], VESCOMM_PER_RANK);
+        for (const std::uint64_t bytes : plan.gradient_slot_parts[slot]) {
+            slots_[slot].parts.emplace_back();
+            if (bytes > 0)
+                slots_[slot].parts.back() =
+                    Memory(comms.shard(plan.kind_of_gradient_slot(slot)), bytes, VESCOMM_PER_RANK);
+        }
 }
 
 void GradientSlots::acquire(int unit) {
@@ -68,8 +70,10 @@ void *GradientSlots::data(std::size_t parameter) const {
     const Bucket &bucket = plan_.buckets[at.bucket];
     const int slot = pool_.slot_of(static_cast<int>(bucket.unit));
     if (slot == SlotPool::none) return nullptr;  // a unit without elements needs no slot
-    return bucket_data(slot, at.bucket) + static_cast<std::size_t>(bucket.places[at.place].offset) *
-                                              vescomm_type_get_bytes(bucket.gradient_type);
+    std::byte *begin = bucket_data(slot, at.bucket);
+    if (begin == nullptr) return nullptr;  // so does a bucket
+    return begin + static_cast<std::size_t>(bucket.places[at.place].offset) *
+                       vescomm_type_get_bytes(bucket.gradient_type);
 }
 
 vescomm_fsdp_gradient_mode_t GradientSlots::begin_write(std::size_t parameter) {
@@ -120,7 +124,6 @@ void GradientSlots::send(int unit, const Announcement &announcement) {
     if (slot.adds && slot.scratch.size() == 0)
         slot.scratch = AlignedBytes(scratch_bytes_of_slot(
             plan_, static_cast<std::size_t>(number), plan_.mesh.position(comms_.world().rank())));
-    vescomm_request_t *running = nullptr;
     for (const std::size_t bucket : plan_.of_unit[unit]) {
         if (!plan_.buckets[bucket].trainable || plan_.buckets[bucket].elements == 0) continue;
         if (plan_.buckets[bucket].sums_quantised()) {
@@ -132,11 +135,8 @@ void GradientSlots::send(int unit, const Announcement &announcement) {
         const Key key{number, bucket, slot.adds};
         if (!requests_.contains(key)) watch_.verify(slot.announced);
         Request &next = request(key);
-        // Requests on one memory share its partial sums, and must not run at the same time.
-        if (running != nullptr) comms_.wait(comm_of(bucket), running);
         next.start();
-        running = next.get();
-        comms_.started(comm_of(bucket), running);
+        comms_.started(comm_of(bucket), next.get());
     }
 }
 
@@ -151,8 +151,7 @@ Request &GradientSlots::request(const Key &key) {
         const std::string name = "gradients of " + unit_names_[bucket.unit];
         vescomm_buffer_options_t options = vescomm_buffer_options_init();
         options.type = bucket.gradient_type;
-        options.memory = slots_[key.slot].memory.get();
-        options.offset_bytes = offsets_[key.bucket];
+        options.memory = slots_[key.slot].parts[parts_[key.bucket]].get();
         options.name = name.c_str();
         buffer =
             buffers_
@@ -245,7 +244,8 @@ void GradientSlots::drop() {
 }
 
 std::byte *GradientSlots::bucket_data(int slot, std::size_t bucket) const {
-    return static_cast<std::byte *>(slots_[slot].memory.data()) + offsets_[bucket];
+    const Memory &memory = slots_[slot].parts[parts_[bucket]];
+    return memory.get() == nullptr ? nullptr : static_cast<std::byte *>(memory.data());
 }
 
 // Sums in 8 bits are added where they are computed, and have no scratch.
@@ -254,10 +254,9 @@ float *GradientSlots::scratch_of(const Slot &slot, std::size_t bucket) const {
 }
 
 std::uint64_t GradientSlots::bytes() const {
-    std::uint64_t bytes = 0;
-    for (std::size_t slot = 0; slot < slots_.size(); ++slot)
-        if (slots_[slot].memory.get() != nullptr) bytes += plan_.gradient_slots[slot];
-    return bytes + quantised_.bytes();
+    std::uint64_t bytes = quantised_.bytes();
+    for (const std::uint64_t slot : plan_.gradient_slots) bytes += slot;
+    return bytes;
 }
 
 std::uint64_t GradientSlots::scratch_bytes() const {

@@ -48,7 +48,7 @@ public:
 
 private:
     struct Slot {
-        Memory memory;
+        std::vector<Memory> parts;  // one for each trainable bucket of a unit
         AlignedBytes scratch;  // allocated when a second sum of a step is first sent from the slot
         int sending = -1;  // unit whose sum has not been waited for
         bool adds = false;  // the sum goes to scratch, and is added to the shard
@@ -81,7 +81,7 @@ private:
     GradientNorm &norm_;
     float expert_divisor_;  // of sums over the ranks with the same experts
     SlotPool pool_;
-    std::vector<std::uint64_t> offsets_;  // by bucket: bytes in the slot
+    std::vector<std::size_t> parts_;  // by bucket: the part of the slot
     std::vector<std::int64_t> scratch_offsets_;  // by bucket: elements in the scratch of the slot
     std::vector<Slot> slots_;
     std::map<std::pair<int, std::size_t>, Buffer> buffers_;

@@ -287,15 +287,18 @@ std::uint64_t ModelPlan::received_code_bytes(UnitKind kind, int position) const 
     });
 }
 
-std::uint64_t ModelPlan::gradient_bytes_of(std::size_t unit) const {
-    std::uint64_t bytes = 0;
+std::vector<std::uint64_t> ModelPlan::gradient_parts_of(std::size_t unit) const {
+    std::vector<std::uint64_t> bytes;
     for (const std::size_t bucket : of_unit[unit])
-        if (buckets[bucket].trainable) bytes += align_bucket(buckets[bucket].gradient_bytes());
+        if (buckets[bucket].trainable)
+            bytes.push_back(align_bucket(buckets[bucket].gradient_bytes()));
     return bytes;
 }
 
 bool ModelPlan::trainable(std::size_t unit) const {
-    return gradient_bytes_of(unit) > 0;
+    return std::ranges::any_of(of_unit[unit], [&](std::size_t bucket) {
+        return buckets[bucket].trainable && buckets[bucket].elements > 0;
+    });
 }
 
 ModelPlan plan_model(const Spec &spec, int ranks) {

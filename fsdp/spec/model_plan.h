@@ -92,6 +92,9 @@ struct ModelPlan {
     std::vector<std::uint64_t> slots;
     std::vector<SlotRange> slot_ranges;
     std::vector<std::uint64_t> gradient_slots;
+    // The parts of each gradient slot. Requests on one memory must not run at the same time, so
+    // each trainable bucket of a unit has a memory of its own.
+    std::vector<std::vector<std::uint64_t>> gradient_slot_parts;
     std::vector<SlotRange> gradient_slot_ranges;
     // Slots for experts are behind these: their memory is that of other groups of ranks.
     std::size_t dense_slots = 0;
@@ -141,7 +144,8 @@ struct ModelPlan {
     // Bytes of a slot for a kind of units.
     std::uint64_t sent_code_bytes(UnitKind kind) const;
     std::uint64_t received_code_bytes(UnitKind kind, int position) const;
-    std::uint64_t gradient_bytes_of(std::size_t unit) const;
+    // Gradients of each trainable bucket of a unit, in the order of of_unit.
+    std::vector<std::uint64_t> gradient_parts_of(std::size_t unit) const;
     bool trainable(std::size_t unit) const;
 };
 

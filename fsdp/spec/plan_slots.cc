@@ -71,6 +71,28 @@ std::vector<std::uint64_t> by_unit(std::size_t units, Size &&size_of) {
     return sizes;
 }
 
+// Each part of a gradient slot is as large as the largest such part of a unit that uses it.
+void make_gradient_slots(ModelPlan &plan) {
+    std::size_t most = 0;
+    std::vector<std::vector<std::uint64_t>> of_units;
+    for (std::size_t unit = 0; unit < plan.of_unit.size(); ++unit) {
+        of_units.push_back(plan.gradient_parts_of(unit));
+        most = std::max(most, of_units.back().size());
+    }
+    for (std::size_t part = 0; part < most || part == 0; ++part) {
+        const auto sizes =
+            slot_bytes(plan.gradient_slot_ranges, by_unit(of_units.size(), [&](std::size_t unit) {
+                           return part < of_units[unit].size() ? of_units[unit][part] : 0;
+                       }));
+        plan.gradient_slots.resize(sizes.size(), 0);
+        plan.gradient_slot_parts.resize(sizes.size());
+        for (std::size_t slot = 0; slot < sizes.size(); ++slot) {
+            plan.gradient_slots[slot] += sizes[slot];
+            plan.gradient_slot_parts[slot].push_back(sizes[slot]);
+        }
+    }
+}
+
 // Returns the number of large units whose parameters other units use. Each of them holds its
 // gradient slot from the backward pass of the first of these units to its own.
 std::size_t shared_large_units(const ModelPlan &plan) {
@@ -164,9 +186,7 @@ void make_slots(ModelPlan &plan, const Spec &spec) {
         plan, plan.mesh.keep_gradients, static_cast<std::size_t>(spec.options().gradient_slots),
         large + shared_large_units(plan), std::vector<bool>(units, false));
     plan.dense_gradient_slots = slots_of_dense_units(plan, plan.gradient_slot_ranges);
-    plan.gradient_slots =
-        slot_bytes(plan.gradient_slot_ranges,
-                   by_unit(units, [&](std::size_t unit) { return plan.gradient_bytes_of(unit); }));
+    make_gradient_slots(plan);
     plan.slot_ranges = ranges_for(plan, plan.mesh.keep_parameters,
                                   static_cast<std::size_t>(spec.options().slots), large, kept);
     plan.dense_slots = slots_of_dense_units(plan, plan.slot_ranges);

@@ -4,6 +4,7 @@
 // Waits of the engine for a rank that does not come: they end at the timeout, when the program says
 // so, or when the rank frees its engine instead; with and without replicas.
 #include <atomic>
+#include <deque>
 #include <latch>
 
 #include "fsdp/training.h"
@@ -135,6 +136,44 @@ TEST(Waits, EndWhenARankFreesItsEngineAndOthersInitialiseTheirs) {
         if (comm.rank() < ranks - 1)
             expect_that_it_names_the_rank_that_frees([&] { fill(engine); }, ranks - 1);
     });
+}
+
+// A unit with parameters of three types, so that its gradients are three sums. Ranks come to the
+// end of its backward pass one after another, each when the one before has left it.
+TEST(Waits, PostBackwardWaitsForNoOtherRank) {
+    std::vector<UnitModel> model = odd_model();
+    model[2].parameters[0].type = VESCOMM_BF16;
+    model[2].parameters[1].type = VESCOMM_F16;
+    for (const int micro_batches : {1, 2})
+        for (const int ranks : {2, 3}) {
+            std::deque<std::latch> left;
+            for (int rank = 0; rank < ranks; ++rank) left.emplace_back(1);
+            run_ranks(ranks, [&](Communicator &comm) {
+                vescomm_fsdp_spec_options_t options = vescomm_fsdp_spec_options_init();
+                options.gradient_slots = 6;  // no unit waits for the slot of another one
+                const Described described = describe(model, "zero3", options);
+                Engine engine(described.spec, comm);
+                fill(engine);
+                const Training training{.micro_batches = micro_batches};
+                // The first steps create the sums of each slot.
+                for (int step = 0; step < 2; ++step) {
+                    for (int micro = 0; micro < micro_batches; ++micro)
+                        micro_batch(engine, described.ids, training, step, comm.rank(), ranks,
+                                    micro + 1 == micro_batches);
+                    engine.step();
+                }
+                engine.begin(VESCOMM_FSDP_LAST);
+                engine.pre_forward(2);
+                engine.post_forward(2);
+                engine.pre_backward(2);
+                write_gradients(engine, described.ids[2], 0, comm.rank(), ranks);
+                if (comm.rank() > 0) left[static_cast<std::size_t>(comm.rank()) - 1].wait();
+                engine.post_backward(2);
+                left[static_cast<std::size_t>(comm.rank())].count_down();
+                engine.finish_backward();
+                engine.step();
+            });
+        }
 }
 
 }  // namespace

@@ -109,9 +109,9 @@ typedef struct vescomm_fsdp_spec_options {
      *  block of gather_block. A contribution is rounded once, also that of the rank that owns the
      *  shard, and contributions are summed in f32 in the order of ranks. If a gradient of a
      *  block is not finite, all sums of that block are NaN. Gradients for which it would not take
-     *  fewer bytes keep their own type, as with gather_type, and so do those of experts that one
-     *  rank of a shard group has alone. Sums over replicas are f32: it is an error if no axis
-     *  shards (ddp). 0: the type of the gradients. */
+     *  fewer bytes keep their own type, as with gather_type, and so do those of experts
+     *  if no other rank of the shard group has the same ones. Sums over replicas are f32, so
+     *  reduce_type is an error if no axis shards (ddp). 0: the type of the gradients. */
     vescomm_type_t reduce_type;
     /** Not 0: each rank holds a copy of another rank's masters and states in its memory, on another
      *  node if there is one, so that vescomm_fsdp_recover() needs no checkpoint after the death of
@@ -136,9 +136,9 @@ typedef struct vescomm_fsdp_spec_options {
     /** A unit whose gathered parameters have more bytes is *large*. Large units have slots of their
      *  own, so that one of them, such as an embedding, does not decide the size of all slots. All
      *  large units share one unit slot and one gradient slot, so that one of them can be open at a
-     *  time. If parameters of large units are tied, there is a unit slot for each large unit that
-     *  must be gathered together with others, as many gradient slots, and one more gradient slot
-     *  for each large unit to which others are tied. A large unit that shares its slot with no
+     *  time. If parameters of large units are tied, there are as many unit slots as one unit needs
+     *  large units at once, as many gradient slots, and one more gradient slot for each large unit
+     *  to which others are tied. A large unit that shares its slot with no
      *  other stays gathered until the step. No effect if there is a slot for each unit. 0: no unit
      *  is large. */
     int64_t large_unit_bytes;
@@ -165,7 +165,7 @@ typedef struct vescomm_fsdp_spec_options {
     int32_t offload_to_host;
     /** Number of threads of this rank that update its shards in vescomm_fsdp_step(), the caller's
      *  included, if shards are in host memory and the kind of the optimizer is `concurrent`. The
-     *  others sleep at other times, and have the cores of the thread that created the engine.
+     *  others sleep outside of steps; they have the cores of the thread that created the engine.
      *  Values have the same bits. May differ between ranks. At most 1024. 0: the number of those
      *  cores, divided by the number of ranks of this node that have the same cores, at most 16. */
     int32_t update_threads;
@@ -240,10 +240,10 @@ typedef int32_t vescomm_fsdp_placement_t;
  * preset is zero3.
  *
  * Each axis has the placements of one of these rows. Axes of the first row come first: the ranks
- * along all of them together are replicas. The axes behind them all have the same other row, and
- * masters and states of optimizers are sharded over the ranks along all of them together. One
- * mixture is permitted: axes of zero2, then axes of zero3. Each group of ranks along the zero3 axes
- * then keeps a secondary copy of the parameters (hpz; see reshard_ranks of the options).
+ * along these axes are replicas. The later axes share one of the other rows, and masters and states
+ * of optimizers are sharded over the ranks along all later axes together. One mixture is permitted:
+ * axes of zero2, then axes of zero3. Each group of ranks along the zero3 axes then keeps a
+ * secondary copy of the parameters (hpz; see reshard_ranks of the options).
  *
  *     parameters  gradients  optimizer   as in
  *     replicate   replicate  replicate   ddp; hsdp and mics, before one of the rows below
@@ -641,12 +641,10 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_begin(vescomm_fsdp_t *engine, uint32_t
  *         VESCOMM_ERROR_MISMATCH: ranks announced different events. VESCOMM_ERROR_ABORTED: another
  *         rank failed. VESCOMM_ERROR_TIMEOUT, VESCOMM_ERROR_PEER_FAILED.
  * Collective: yes, same order.  Blocking, at most the timeout: pre_ until the unit is gathered,
- * pre_backward also until the sum of an earlier unit leaves a gradient slot free (if no sum is
- * running, because units wait for their backward pass, it is misuse), reshard until a running
- * gather of the unit ends. post_backward until all sums of the unit but the last are complete, if
- * its trainable parameters have several types or states, and in the first steps until all ranks
- * have created the sums: do not let a rank wait for the end of another rank's post_backward before
- * its own.
+ * pre_backward also until the sum of an earlier unit leaves a gradient slot free (misuse if no sum
+ * is running, because the units in the slots still expect backward passes), reshard until a running
+ * gather of the unit ends. In the first steps post_backward until all ranks have created the sums
+ * of the unit: do not let a rank wait for the end of another rank's post_backward before its own.
  * Threads: one.  Since: 0.1
  *
  * @{
@@ -714,8 +712,8 @@ typedef int32_t vescomm_fsdp_gradient_mode_t;
 
 /** Overwrite every element. */
 #define VESCOMM_FSDP_OVERWRITE ((vescomm_fsdp_gradient_mode_t)0)
-/** Add to every element: an earlier use of the unit has written it, or the gradient is that of
- *  several parameters of one unit and begins as zero. */
+/** Add to every element: an earlier use of the unit has written it, or tied parameters of one unit
+ *  share the gradient, which the engine has set to zero. */
 #define VESCOMM_FSDP_ADD ((vescomm_fsdp_gradient_mode_t)1)
 
 /**
@@ -823,7 +821,7 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_scale(vescomm_fsdp_t *engine, double f
 typedef struct vescomm_fsdp_step {
     uint32_t struct_size;
     /** [out] 1: a gradient of any rank was not finite, or would not be after its multiplication by
-     *  vescomm_fsdp_scale(), loss_scale and clipping, or f32 does not hold the factor of clipping;
+     *  vescomm_fsdp_scale(), loss_scale and clipping, or f32 cannot hold the factor of clipping;
      *  nothing was updated on any rank. */
     int32_t skipped;
     /** [in] Factor of the learning rate of every group in this step. vescomm_fsdp_step_init() sets
