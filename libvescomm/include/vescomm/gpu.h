@@ -1,8 +1,8 @@
 /* SPDX-FileCopyrightText: The vescomm authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * vescomm on device memory: ragged collectives through NCCL, or through kernels that read its
- * windows, on the layouts of vescomm.h.
+ * vescomm on device memory: ragged collectives through NCCL, or through kernels that read
+ * windows of other ranks, on the layouts of vescomm.h.
  *
  * This interface is experimental, and may change: it has been tested on a test double of the CUDA
  * runtime and NCCL, and with one to four ranks on one GPU (H100, H200), never on several.
@@ -365,7 +365,7 @@ typedef struct vescomm_gpu_buffer vescomm_gpu_buffer_t;
 typedef int32_t vescomm_gpu_placement_t;
 /** Shards follow one another as in the layout; each tensor is contiguous. Memory is added behind
  * the last shard if shards then have a constant distance, and if it is at most 4096 bytes or an
- * eighth of the buffer. */
+ * eighth of the buffer, whichever is more. */
 #define VESCOMM_GPU_PACKED ((vescomm_gpu_placement_t)0)
 /** Shards begin at multiples of the largest one, rounded up to 16 bytes. One call of NCCL moves
  * them in place, and the gaps behind them too. Tensors with elements of several ranks are not

@@ -74,11 +74,11 @@
  * "Collective: yes, same order" means: all ranks of the communicator make these calls, in the same
  * order. They may wait, test and free in any order.
  *
- * A communicator holds at most 65,536 memories and requests on buffers together, without those that
- * every rank has freed. Creating more is VESCOMM_ERROR_OUT_OF_MEMORY. A request can be started at
- * least 2^31 times. A communicator executes at most 2^34 - 4 operations that use its staging buffer
- * (collectives on arrays, and some requests on buffers), 2^34 - 4 messages from one rank to
- * another, and 2^32 - 1 calls of vescomm_barrier(). A start or call above its limit returns
+ * A communicator holds at most 65,536 memories and requests on buffers together; those that every
+ * rank has freed do not count. Creating more is VESCOMM_ERROR_OUT_OF_MEMORY. A request can be
+ * started at least 2^31 times. A communicator executes at most 2^34 - 4 operations that use its
+ * staging buffer (collectives on arrays, some requests on buffers), 2^34 - 4 messages from one rank
+ * to another, and 2^32 - 1 calls of vescomm_barrier(). A start or call above its limit returns
  * VESCOMM_ERROR_UNSUPPORTED and has no effect.
  */
 #ifndef VESCOMM_VESCOMM_H
@@ -1141,12 +1141,12 @@ typedef int32_t vescomm_op_t;
 #define VESCOMM_BITWISE_OR ((vescomm_op_t)7)
 /** A bit is 1 if it is 1 in an odd number of contributions. */
 #define VESCOMM_BITWISE_XOR ((vescomm_op_t)8)
-/** 1 if all ranks contribute an element other than 0, otherwise 0; also where there is one rank. */
+/** 1 if all ranks contribute an element other than 0, otherwise 0; a lone rank gets 0 or 1 too. */
 #define VESCOMM_LOGICAL_AND ((vescomm_op_t)9)
-/** 1 if any rank contributes an element other than 0, otherwise 0; also where there is one rank. */
+/** 1 if any rank contributes an element other than 0, otherwise 0; a lone rank gets 0 or 1 too. */
 #define VESCOMM_LOGICAL_OR ((vescomm_op_t)10)
-/** 1 if an odd number of ranks contribute an element other than 0, otherwise 0; also where there is
- *  one rank. */
+/** 1 if an odd number of ranks contribute an element other than 0, otherwise 0; a lone rank gets 0
+ *  or 1 too. */
 #define VESCOMM_LOGICAL_XOR ((vescomm_op_t)11)
 
 /** Details of a collective. Members that an operation does not use must be zero. Append-only. */
@@ -1435,7 +1435,7 @@ VESCOMM_API vescomm_status_t vescomm_request_get_message(vescomm_request_t *requ
  *
  * Collectives on arrays of the caller, at any address. Data between ranks passes through a staging
  * buffer of the communicator, except that of arrays in registered memory within a node
- * (vescomm_malloc()). Requests on fused buffers of more than some KiB avoid that copy too.
+ * (vescomm_malloc()). Requests on fused buffers usually avoid it; see docs/algorithms.md.
  *
  * A call starts its operation immediately. If @p request is NULL, the call returns when the
  * operation is complete on this rank. If not, it returns at once with a request, and the arrays are
@@ -1445,8 +1445,8 @@ VESCOMM_API vescomm_status_t vescomm_request_get_message(vescomm_request_t *requ
  * In a group (vescomm_group_begin()) a call returns immediately, and @p request must be NULL. The
  * operations start at vescomm_group_end(). The arrays are borrowed until the group is complete.
  *
- * After VESCOMM_ERROR_INVALID_ARGUMENT and VESCOMM_ERROR_OUT_OF_MEMORY nothing has happened. After
- * any other error the contents of the outputs are undefined, unless a function says otherwise.
+ * VESCOMM_ERROR_INVALID_ARGUMENT, OUT_OF_MEMORY and UNSUPPORTED have no effect. After any other
+ * error the contents of the outputs are undefined, unless a function says otherwise.
  *
  * Without a progress thread (by default on one node) operations make progress only within calls of
  * the library: call vescomm_comm_progress() in long computations.
@@ -1738,9 +1738,9 @@ VESCOMM_API vescomm_status_t vescomm_group_begin(vescomm_comm_t *comm);
  *                 the call returns when all operations are complete on this rank.
  * @return as the collectives. VESCOMM_ERROR_INVALID_ARGUMENT: no group has begun, there is no such
  *         algorithm, or one operation has more than 2^40 elements; nothing has started, and the
- *         group has ended. VESCOMM_ERROR_OUT_OF_MEMORY: nothing has started, and the group is still
- *         open, unless the communicator is broken and @p request is NULL, when it has ended. After
- *         other errors operations may have run.
+ *         group has ended. VESCOMM_ERROR_OUT_OF_MEMORY: nothing has started. The group is still
+ *         open; only if the communicator is broken and @p request is NULL, the group has ended.
+ *         After other errors operations may have run.
  * Collective: yes, same order.  Blocking: without a request, at most the timeout.
  * Threads: one at a time per communicator.  Since: 0.1
  */

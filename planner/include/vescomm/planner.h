@@ -5,7 +5,7 @@
  * into shards, and reports how good the layout is. It only computes: no communicator, device, file
  * or clock is involved, and the same input gives the same answer on every machine.
  *
- *     vescomm_planner_tensor_t tensor = vescomm_planner_tensor_init();   ... fill, one for each
+ *     vescomm_planner_tensor_t tensors[count];   // of vescomm_planner_tensor_init(), then filled
  *     vescomm_layout_t *layout = NULL;
  *     vescomm_plan(tensors, count, ranks, NULL, &layout, NULL);
  *     if (layout == NULL) puts(vescomm_plan_explain());
