@@ -36,24 +36,32 @@ constexpr std::size_t length_at = 16;
                 "forbids it");
 }
 
-// Lives until the process ends. Uses a separate context, because libcrypto uses its default context
+using MacContext = std::unique_ptr<EVP_MAC_CTX, decltype(&EVP_MAC_CTX_free)>;
+
+// A context with HMAC-SHA256 chosen and a key of zeros. Lives until the process ends. Its
+// algorithm belongs to a separate context of libcrypto, because libcrypto uses its default context
 // without checking that its allocation succeeded.
-EVP_MAC *hmac_algorithm() {
-    static EVP_MAC *const algorithm = [] {
-        // Must precede every other call of OpenSSL. A program may end without freeing its
-        // communicator. The control thread then computes MACs while exit handlers run, and
-        // OpenSSL's exit handler would destroy the locks that it uses.
-        if (OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr) != 1) refuse_libcrypto();
-        OSSL_LIB_CTX *const context = OSSL_LIB_CTX_new();
-        if (context == nullptr) refuse_libcrypto();
-        EVP_MAC *const fetched = EVP_MAC_fetch(context, OSSL_MAC_NAME_HMAC, nullptr);
-        if (fetched == nullptr) {
-            OSSL_LIB_CTX_free(context);
-            refuse_libcrypto();
-        }
-        return fetched;
-    }();
-    return algorithm;
+EVP_MAC_CTX *make_hmac_context() {
+    // Must precede every other call of OpenSSL. A program may end without freeing its
+    // communicator. The control thread then computes MACs while exit handlers run, and OpenSSL's
+    // exit handler would destroy the locks that it uses.
+    if (OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr) != 1) refuse_libcrypto();
+    std::unique_ptr<OSSL_LIB_CTX, decltype(&OSSL_LIB_CTX_free)> library(OSSL_LIB_CTX_new(),
+                                                                        OSSL_LIB_CTX_free);
+    if (!library) refuse_libcrypto();
+    const std::unique_ptr<EVP_MAC, decltype(&EVP_MAC_free)> algorithm(
+        EVP_MAC_fetch(library.get(), OSSL_MAC_NAME_HMAC, nullptr), EVP_MAC_free);
+    if (!algorithm) refuse_libcrypto();
+    MacContext context(EVP_MAC_CTX_new(algorithm.get()), EVP_MAC_CTX_free);
+    char digest[] = "SHA256";
+    const OSSL_PARAM parameters[] = {
+        OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_DIGEST, digest, 0),
+        OSSL_PARAM_construct_end()};
+    const FrameKey key{};
+    if (!context || EVP_MAC_init(context.get(), key.data(), key.size(), parameters) != 1)
+        refuse_libcrypto();
+    (void)library.release();
+    return context.release();
 }
 
 std::string_view view(const FrameKey &key) {
@@ -62,22 +70,19 @@ std::string_view view(const FrameKey &key) {
 
 }  // namespace
 
+// Copies of one context: the search for the digest by its name takes as long as two MACs.
 FrameKey keyed_hash(std::string_view key, std::string_view bytes) {
+    static const EVP_MAC_CTX *const chosen = make_hmac_context();
     FrameKey result;
     std::size_t size = 0;
-    char digest[] = "SHA256";
-    const OSSL_PARAM parameters[] = {
-        OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_DIGEST, digest, 0),
-        OSSL_PARAM_construct_end()};
-    const std::unique_ptr<EVP_MAC_CTX, decltype(&EVP_MAC_CTX_free)> computation(
-        EVP_MAC_CTX_new(hmac_algorithm()), EVP_MAC_CTX_free);
+    const MacContext computation(EVP_MAC_CTX_dup(chosen), EVP_MAC_CTX_free);
     const auto data = [](const void *pointer) {
         return static_cast<const unsigned char *>(pointer);
     };
     // EVP_MAC_init() takes an empty key only with a pointer that is not null.
     if (!computation ||
-        EVP_MAC_init(computation.get(), data(key.empty() ? digest : key.data()), key.size(),
-                     parameters) != 1 ||
+        EVP_MAC_init(computation.get(), data(key.empty() ? "" : key.data()), key.size(), nullptr) !=
+            1 ||
         EVP_MAC_update(computation.get(), data(bytes.data()), bytes.size()) != 1 ||
         EVP_MAC_final(computation.get(), result.data(), &size, result.size()) != 1 ||
         size != result.size())

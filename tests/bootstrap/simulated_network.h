@@ -12,7 +12,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <queue>
 #include <random>
 #include <set>
 #include <string>
@@ -42,44 +41,51 @@ public:
     double seconds() const { return Seconds(now_ - start_).count(); }
 
     // Runs a function in a process, at the given time or at the end of a pause; not at all after
-    // the process has ended.
-    void at(Clock::time_point when, int process, std::function<void()> function) {
-        events_.push({when, next_++, process, std::move(function)});
+    // the process has ended, or if `wanted` is false then.
+    void at(Clock::time_point when, int process, std::function<void()> function,
+            std::shared_ptr<const bool> wanted = nullptr) {
+        events_.push_back({when, next_++, process, std::move(function), std::move(wanted)});
+        std::push_heap(events_.begin(), events_.end());
     }
 
-    // Runs events until none is left or the time is over. Calls `after` after each event.
+    // Runs events until none is left, the time is over, or an event has called stop(). Calls
+    // `after` after each event.
     void run(double seconds, const std::function<void(int process)> &after) {
         const Clock::time_point end = start_ + of_seconds(seconds);
-        while (!events_.empty() && events_.top().when <= end) {
-            Event event = events_.top();
-            events_.pop();
+        while (!stopped_ && !events_.empty() && events_.front().when <= end) {
+            std::pop_heap(events_.begin(), events_.end());
+            Event event = std::move(events_.back());
+            events_.pop_back();
             now_ = std::max(now_, event.when);
             if (event.process >= 0) {
-                const State &state = processes_[event.process];
-                if (!state.alive) continue;
-                if (state.paused_until > now_) {
-                    at(state.paused_until, event.process, std::move(event.function));
+                const State &process = state(event.process);
+                if (!process.alive) continue;
+                if (process.paused_until > now_) {
+                    at(process.paused_until, event.process, std::move(event.function),
+                       std::move(event.wanted));
                     continue;
                 }
             }
-            event.function();
+            if (event.wanted == nullptr || *event.wanted) event.function();
             if (event.process >= 0) after(event.process);
         }
-        now_ = std::max(now_, end);
+        if (!stopped_) now_ = std::max(now_, end);
     }
+    void stop() { stopped_ = true; }
 
     // ---- faults ----
 
     void pause(int process, double seconds) {
-        processes_[process].paused_until =
-            std::max(processes_[process].paused_until, now_ + of_seconds(seconds));
+        state(process).paused_until =
+            std::max(state(process).paused_until, now_ + of_seconds(seconds));
     }
+    bool paused(int process) { return state(process).paused_until > now_; }
     // Ends the process: its peers observe the ends of their connections.
     void end(int process);
     // The machine of the process ends or is cut off: peers receive nothing any more.
-    void vanish(int process) { processes_[process].vanished = true; }
-    bool vanished(int process) { return processes_[process].vanished; }
-    bool alive(int process) { return processes_[process].alive; }
+    void vanish(int process) { state(process).vanished = true; }
+    bool vanished(int process) { return state(process).vanished; }
+    bool alive(int process) { return state(process).alive; }
     // Breaks the connections between two processes.
     void reset(int a, int b);
 
@@ -103,9 +109,10 @@ private:
         std::uint64_t number;
         int process;
         std::function<void()> function;
+        std::shared_ptr<const bool> wanted;
 
         bool operator<(const Event &other) const {
-            return std::pair(when, number) > std::pair(other.when, other.number);
+            return when != other.when ? when > other.when : number > other.number;
         }
     };
     struct State {
@@ -131,9 +138,16 @@ private:
         bool open = true;
     };
 
+    State &state(int process) {
+        if (const auto count = static_cast<std::size_t>(process) + 1; processes_.size() < count)
+            processes_.resize(count);
+        return processes_[static_cast<std::size_t>(process)];
+    }
+
     // Delivers to an end, in order, after a latency.
-    void deliver(const std::shared_ptr<End> &to, std::function<void(End &)> function) {
-        if (processes_[to->process].vanished) return;
+    template <typename Function>
+    void deliver(const std::shared_ptr<End> &to, Function function) {
+        if (state(to->process).vanished) return;
         to->last = std::max(to->last, now_ + of_seconds(latency()));
         at(to->last, to->process, [to, function = std::move(function)] {
             if (to->open) function(*to);
@@ -152,15 +166,16 @@ private:
     void close(const std::shared_ptr<End> &end, const std::string &how) {
         end->open = false;
         const auto other = end->other.lock();
-        if (!other || !other->open || processes_[end->process].vanished) return;
+        if (!other || !other->open || state(end->process).vanished) return;
         deliver(other, [this, other, how](End &) { finish(other, how); });
     }
 
     const Clock::time_point start_{std::chrono::hours(1)};
     Clock::time_point now_ = start_;
     std::uint64_t next_ = 0;
-    std::priority_queue<Event> events_;
-    std::map<int, State> processes_;
+    bool stopped_ = false;
+    std::vector<Event> events_;  // a heap: the next event is in front
+    std::vector<State> processes_;
     std::map<std::string, std::shared_ptr<Listening>> listeners_;  // by "host:port"
     std::vector<std::shared_ptr<End>> ends_;
     std::uint16_t next_port_ = 20000;
@@ -255,7 +270,7 @@ private:
 class SimulatedNetwork final : public Network {
 public:
     SimulatedNetwork(SimulatedWorld &world, int process) : world_(world), process_(process) {
-        world_.processes_[process];
+        world_.state(process);
     }
 
     static std::string host(int process) { return "10.0.0." + std::to_string(process); }
@@ -271,9 +286,7 @@ public:
             std::shared_ptr<bool> alive = std::make_shared<bool>(true);
         };
         auto timer = std::make_unique<Cancelling>();
-        world_.at(when, process_, [alive = timer->alive, function = std::move(function)] {
-            if (*alive) function();
-        });
+        world_.at(when, process_, std::move(function), timer->alive);
         return timer;
     }
 
@@ -323,8 +336,7 @@ private:
         world_.at(world_.now() + there, -1, [this, name, finish, back] {
             if (world_.vanished(process_)) return;
             const auto found = world_.listeners_.find(name);
-            if (found == world_.listeners_.end() ||
-                !world_.processes_[found->second->process].alive) {
+            if (found == world_.listeners_.end() || !world_.state(found->second->process).alive) {
                 if (found != world_.listeners_.end() && world_.vanished(found->second->process))
                     return;  // no answer at all
                 world_.at(world_.now() + back, process_, [finish] {
@@ -360,7 +372,7 @@ private:
 };
 
 inline void SimulatedWorld::end(int process) {
-    processes_[process].alive = false;
+    state(process).alive = false;
     for (const auto &end : ends_)
         if (end->process == process && end->open) close(end, "closed");
     // Another process may listen on its ports from now on.
