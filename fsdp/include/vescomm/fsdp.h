@@ -1044,12 +1044,17 @@ typedef struct vescomm_fsdp_unit_counters {
     double backward_seconds; /**< time in pre_backward and post_backward */
     double explicit_seconds; /**< time in unshard and reshard */
     double update_seconds; /**< time in the optimizers of its parameters */
+    /** Waits for other ranks in gathers of the unit that have ended, whichever event waited.
+     *  Starts of gathers, and conversions, are not waits. On device memory: waits of the host. */
+    double gather_wait_seconds;
+    /** The same for sums of its gradients, without sums over replicas. */
+    double reduce_wait_seconds;
 } vescomm_fsdp_unit_counters_t;
 
 /** Returns the struct with struct_size set and all other members zero. Since: 0.1 */
 static inline vescomm_fsdp_unit_counters_t vescomm_fsdp_unit_counters_init(void) {
     vescomm_fsdp_unit_counters_t counters = {
-        sizeof(vescomm_fsdp_unit_counters_t), 0, 0, 0, 0, 0.0, 0.0, 0.0, 0.0};
+        sizeof(vescomm_fsdp_unit_counters_t), 0, 0, 0, 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0};
     return counters;
 }
 
@@ -1164,7 +1169,8 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_progress(vescomm_fsdp_t *engine);
  * Returns the engine's own communicator of all ranks, to trace and to count its operations. It must
  * not be used for anything else. A trace of it has a span for each event, such as
  * "pre_forward block.0", and for each update of a unit, such as "update block.0", in the row
- * "fsdp".
+ * "fsdp"; and for each gather and each sum of gradients, such as "gather block.0", in a row for
+ * each slot. Spans have units, bytes and waits, see docs/observing.md.
  *
  * With replicas or secondary copies, gathers and sums run on other communicators, which this
  * function does not return.
