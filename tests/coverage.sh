@@ -52,7 +52,7 @@ chosen=()
 chosen_programs=()
 for name in "${tests[@]}" "${bootstrap[@]}"; do
     # Some tests exist only if their libraries are installed.
-    for program in "tests/test_$name" "tests/fsdp/test_$name"; do
+    for program in tests/{,bootstrap/,fsdp/}"test_$name"; do
         if ninja -C "$folder" -t query "$program" >/dev/null 2>&1; then
             chosen+=("$name")
             chosen_programs+=("$program")

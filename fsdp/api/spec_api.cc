@@ -2,8 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The exported functions of specifications and reports.
+#include <algorithm>
+
 #include "fsdp/api/guard.h"
 #include "fsdp/api/handles.h"
+#include "fsdp/report/recommend.h"
 #include "fsdp/report/traffic.h"
 #include "fsdp/spec/model_plan.h"
 
@@ -91,5 +94,35 @@ vescomm_status_t vescomm_fsdp_report(const vescomm_fsdp_spec_t *spec, int32_t ra
         complete.complete();
         const api::ModelPlan plan = api::plan_model(complete, ranks);
         api::write_struct(report, api::make_report(complete, plan, asked), "report");
+    });
+}
+
+vescomm_status_t vescomm_fsdp_recommend(const vescomm_fsdp_spec_t *spec, int32_t ranks,
+                                        int32_t node_ranks, uint64_t memory_bytes,
+                                        vescomm_fsdp_recommendation_t *recommendation,
+                                        vescomm_fsdp_report_t *report) {
+    return api::guarded("vescomm_fsdp_recommend", [&] {
+        api::require(spec, "spec");
+        auto result =
+            api::read_struct(recommendation, "recommendation", vescomm_fsdp_recommendation_init());
+        auto asked = vescomm_fsdp_report_init();
+        if (report != nullptr) asked = api::read_struct(report, "report", asked);
+        api::Spec complete = spec->spec;
+        complete.complete();
+        const auto all = api::candidates(complete, {ranks, node_ranks}, asked.micro_batches);
+        const api::Candidate &best = api::recommend(all, memory_bytes);
+        result.candidates = static_cast<std::int32_t>(all.size());
+        result.fitting = static_cast<std::int32_t>(std::ranges::count_if(
+            all, [&](const api::Candidate &one) { return one.report.peak_bytes <= memory_bytes; }));
+        best.preset.copy(result.preset, sizeof result.preset - 1);
+        result.node_bytes_per_step = best.node_bytes;
+        result.wire_bytes_per_step = best.wire_bytes;
+        result.peak_bytes = best.report.peak_bytes;
+        if (report != nullptr) {
+            complete.use_preset(best.preset);
+            const api::ModelPlan plan = api::plan_model(complete, ranks);
+            api::write_struct(report, api::make_report(complete, plan, asked), "report");
+        }
+        api::write_struct(recommendation, result, "recommendation");
     });
 }

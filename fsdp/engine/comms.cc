@@ -75,6 +75,7 @@ void Comms::finish_work(vescomm_request_t *request) {
 }
 
 void Comms::wait(const Communicator &comm, vescomm_request_t *request) {
+    const WaitClock::Wait timed(waits_);
     finish_work(request);
     const vescomm_status_t status = vescomm_request_wait_with(request, all_.data(), all_.size());
     std::erase(running_, Running{&comm, request});
@@ -108,6 +109,7 @@ std::string Comms::describe(const Communicator &comm) const {
 void Comms::wait_until(const std::function<bool()> &ready,
                        const std::function<std::string()> &late) {
     if (ready()) return;
+    const WaitClock::Wait timed(waits_);
     using Clock = std::chrono::steady_clock;
     const std::chrono::duration<double> timeout(world_.info().timeout_seconds);
     constexpr auto interrupt_period = std::chrono::milliseconds(100);

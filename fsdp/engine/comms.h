@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "fsdp/engine/wait_clock.h"
 #include "fsdp/spec/mesh.h"
 #include "vescomm/vescomm.hpp"
 
@@ -61,6 +62,9 @@ public:
     // program may end the wait (vescomm_set_interrupt()). Throws Failure.
     void wait_until(const std::function<bool()> &ready, const std::function<std::string()> &late);
     void progress();
+    // The waits above.
+    WaitClock &waits() { return waits_; }
+    const WaitClock &waits() const { return waits_; }
     void meet() { meet_in(world_); }
     // Ends the waits of all ranks.
     void abort(const char *reason) noexcept;
@@ -86,6 +90,7 @@ private:
     std::vector<Running> running_;  // by started(); only with experts
     std::vector<vescomm_comm_t *> all_;  // of the above; empty if there is only one
     std::function<bool()> advance_;
+    WaitClock waits_;
 };
 
 }  // namespace vescomm::fsdp

@@ -5,6 +5,7 @@
 #include <new>
 
 #include "fsdp/engine/event_body.h"
+#include "fsdp/engine/transfers.h"
 #include "fsdp/hash.h"
 #include "fsdp/report/traffic.h"
 #include "fsdp/spec/partners.h"
@@ -32,12 +33,6 @@ Engine::Engine(const Model &model, vescomm_comm_t *parent, Communicator world)
                       partner_distance(wiring_->comms.world()), optimizer_.threads());
     wiring_->comms.meet();
     summary_.begin(reading());
-}
-
-void Engine::add_time(Event event, std::uint64_t unit, double begin) noexcept {
-    const double end = vescomm_trace_get_seconds();
-    counters_.exposed_seconds += end - begin;
-    times_.add(event, unit, begin, end, wiring_ ? wiring_->comms.world().get() : nullptr);
 }
 
 void Engine::fail(Event event, std::uint64_t unit, vescomm_status_t status, const char *text) {
@@ -251,10 +246,15 @@ void Engine::finish_backward() {
 void Engine::sum_over_replicas() {
     if (model_.plan.mesh.replicas() == 1) return;
     Wiring &wiring = *wiring_;
+    const std::uint64_t bytes = replica_bytes(model_.plan, model_.plan.mesh.position(rank_));
+    Transfers transfers(Transfer::replicas, 1, wiring.comms, times_);
+    transfers.begin(0, bytes);
+    const auto waits = transfers.waits(0);
     wiring.watch.verify(wiring.watch.post(log_.now()));
     if (shards_.gradients().empty()) return;
     wiring.gradients->sum_over_replicas();
-    counters_.replica_bytes += replica_bytes(model_.plan, model_.plan.mesh.position(rank_));
+    transfers.end(0);
+    counters_.replica_bytes += bytes;
 }
 
 void Engine::set_group(std::uint64_t group, const void *settings) {

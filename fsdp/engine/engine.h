@@ -115,8 +115,15 @@ private:
     // Runs a part of an event. An error breaks the engine on all ranks, and is thrown.
     template <typename Body>
     void guarded(Event event, std::uint64_t unit, Body &&body);
+    // Counters at the begin or the end of an event.
+    struct EventReading {
+        double time = 0;  // of vescomm_trace_get_seconds()
+        EventTimes::Costs costs;  // so far; its exposed_seconds are not set
+        double computed = 0;  // seconds in norms and optimizers
+    };
+    EventReading read_for_event() const noexcept;
     // Counts the time of an event that began at `begin`, and records its span.
-    void add_time(Event event, std::uint64_t unit, double begin) noexcept;
+    void add_time(Event event, std::uint64_t unit, const EventReading &begin) noexcept;
     [[noreturn]] void fail(Event event, std::uint64_t unit, vescomm_status_t status,
                            const char *text);
     // Begins a step again; see reset().

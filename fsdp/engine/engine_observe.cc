@@ -7,6 +7,26 @@
 
 namespace vescomm::fsdp {
 
+Engine::EventReading Engine::read_for_event() const noexcept {
+    return {vescomm_trace_get_seconds(),
+            {counters_.gather_bytes, counters_.reduce_bytes, counters_.replica_bytes, 0,
+             wiring_ ? wiring_->comms.waits().seconds() : 0},
+            times_.seconds().measure + times_.seconds().update};
+}
+
+void Engine::add_time(Event event, std::uint64_t unit, const EventReading &begin) noexcept {
+    const EventReading end = read_for_event();
+    const double seconds = end.time - begin.time;
+    counters_.exposed_seconds += seconds;
+    const EventTimes::Costs costs = {end.costs.gather_bytes - begin.costs.gather_bytes,
+                                     end.costs.reduce_bytes - begin.costs.reduce_bytes,
+                                     end.costs.replica_bytes - begin.costs.replica_bytes,
+                                     seconds - (end.computed - begin.computed),
+                                     end.costs.wait_seconds - begin.costs.wait_seconds};
+    times_.add(event, unit, begin.time, end.time, costs,
+               wiring_ ? wiring_->comms.world().get() : nullptr);
+}
+
 vescomm_fsdp_counters_t Engine::counters() const {
     vescomm_fsdp_counters_t counters = counters_;
     counters.steps = optimizer_.steps();

@@ -21,7 +21,7 @@ AtExit(Function) -> AtExit<Function>;  // clang before 17 does not derive it for
 
 template <typename Body>
 void Engine::event(Event event, std::uint64_t unit, bool noted, std::uint64_t detail, Body &&body) {
-    const double begin = vescomm_trace_get_seconds();
+    const EventReading begin = read_for_event();
     const AtExit timed{[&] { add_time(event, unit, begin); }};
     const PhaseTimes::Scope phase(times_.phases(), phase_of(event));
     require_wiring();

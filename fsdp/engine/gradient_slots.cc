@@ -23,7 +23,7 @@ QuantisedSums::Factors quantised_factors(const Spec &spec, const Mesh &mesh) {
 
 GradientSlots::GradientSlots(const Spec &spec, const ModelPlan &plan, const Shards &shards,
                              std::span<const std::string> unit_names, Comms &comms, Watch &watch,
-                             GradientNorm &norm)
+                             GradientNorm &norm, EventTimes &times)
     : spec_(spec),
       plan_(plan),
       shards_(shards),
@@ -36,6 +36,7 @@ GradientSlots::GradientSlots(const Spec &spec, const ModelPlan &plan, const Shar
       parts_(plan.buckets.size(), 0),
       scratch_offsets_(plan.buckets.size(), 0),
       slots_(plan.gradient_slots.size()),
+      transfers_(Transfer::reduce, plan.gradient_slots.size(), comms, times),
       quantised_(plan, quantised_factors(spec, plan.mesh), comms),
       writes_(spec),
       summed_(plan.of_unit.size(), false) {
@@ -119,11 +120,15 @@ void GradientSlots::send(int unit, const Announcement &announcement) {
     pool_.drop(unit);
     slot.sending = unit;
     slot.adds = summed_[unit];
+    const int position = plan_.mesh.position(comms_.world().rank());
+    transfers_.begin(number, reduce_bytes(plan_, static_cast<std::size_t>(unit), position),
+                     static_cast<std::size_t>(unit));
+    const auto waits = transfers_.waits(number);
     slot.announced = watch_.post(announcement);
     summed_[unit] = true;
     if (slot.adds && slot.scratch.size() == 0)
-        slot.scratch = AlignedBytes(scratch_bytes_of_slot(
-            plan_, static_cast<std::size_t>(number), plan_.mesh.position(comms_.world().rank())));
+        slot.scratch =
+            AlignedBytes(scratch_bytes_of_slot(plan_, static_cast<std::size_t>(number), position));
     for (const std::size_t bucket : plan_.of_unit[unit]) {
         if (!plan_.buckets[bucket].trainable || plan_.buckets[bucket].elements == 0) continue;
         if (plan_.buckets[bucket].sums_quantised()) {
@@ -178,8 +183,9 @@ bool GradientSlots::sending() const {
 
 void GradientSlots::drain(Slot &slot) {
     if (slot.sending < 0) return;
-    watch_.verify(slot.announced);
     const auto number = static_cast<int>(&slot - slots_.data());
+    const auto waits = transfers_.waits(number);
+    watch_.verify(slot.announced);
     for (const std::size_t bucket : plan_.of_unit[slot.sending]) {
         if (!plan_.buckets[bucket].trainable || plan_.buckets[bucket].elements == 0) continue;
         if (plan_.buckets[bucket].sums_quantised()) {
@@ -190,6 +196,7 @@ void GradientSlots::drain(Slot &slot) {
         comms_.wait(comm_of(bucket), request({number, bucket, slot.adds}).get());
         finish_sum(slot, bucket);
     }
+    transfers_.end(number);
     norm_.add(static_cast<std::size_t>(slot.sending));
     slot.sending = -1;
 }

@@ -19,6 +19,7 @@
 #include "fsdp/engine/quantised_sums.h"
 #include "fsdp/engine/shards.h"
 #include "fsdp/engine/slot_pool.h"
+#include "fsdp/engine/transfers.h"
 #include "fsdp/engine/watch.h"
 #include "fsdp/spec/spec.h"
 
@@ -29,7 +30,7 @@ public:
     // All arguments must outlive the slots. Collective.
     GradientSlots(const Spec &spec, const ModelPlan &plan, const Shards &shards,
                   std::span<const std::string> unit_names, Comms &comms, Watch &watch,
-                  GradientNorm &norm);
+                  GradientNorm &norm, EventTimes &times);
 
     void acquire(int unit) override;
     void *data(std::size_t parameter) const override;
@@ -84,6 +85,7 @@ private:
     std::vector<std::size_t> parts_;  // by bucket: the part of the slot
     std::vector<std::int64_t> scratch_offsets_;  // by bucket: elements in the scratch of the slot
     std::vector<Slot> slots_;
+    Transfers transfers_;  // by slot
     std::map<std::pair<int, std::size_t>, Buffer> buffers_;
     std::map<Key, Request> requests_;
     QuantisedSums quantised_;  // of buckets whose gradients travel in 8 bits

@@ -4,12 +4,14 @@
 
 #include <algorithm>
 
+#include "fsdp/report/traffic.h"
 #include "fsdp/spec/gather_parts.h"
 
 namespace vescomm::fsdp {
 
 ParameterSlots::ParameterSlots(const ModelPlan &plan, const Shards &shards,
-                               std::span<const std::string> unit_names, Comms &comms, Watch &watch)
+                               std::span<const std::string> unit_names, Comms &comms, Watch &watch,
+                               EventTimes &times)
     : plan_(plan),
       shards_(shards),
       unit_names_(unit_names),
@@ -17,6 +19,7 @@ ParameterSlots::ParameterSlots(const ModelPlan &plan, const Shards &shards,
       watch_(watch),
       offsets_(plan.buckets.size(), 0),
       slots_(plan.slots.size()),
+      transfers_(Transfer::gather, plan.slots.size(), comms, times),
       copies_(plan, shards, comms),
       codes_(plan, shards, copies_, unit_names, comms) {
     for (const std::vector<std::size_t> &buckets : plan.of_unit) {
@@ -113,9 +116,16 @@ bool ParameterSlots::gather(int unit, int slot, const Announcement &announcement
         for (int other = 0; other < static_cast<int>(slots_.size()); ++other)
             if (codes_.slot_for(other) == codes_.slot_for(slot)) await(other);
     into.unit = unit;
+    const bool fills = copies_.lack(unit);
+    const auto number = static_cast<std::size_t>(unit);
+    const int position = plan_.mesh.position(comms_.world().rank());
+    transfers_.begin(
+        slot,
+        gather_bytes(plan_, number, position) + (fills ? fill_bytes(plan_, number, position) : 0),
+        number);
+    const auto waits = transfers_.waits(slot);
     into.announced = watch_.post(announcement);
     into.running = true;
-    const bool fills = copies_.lack(unit);
     if (fills || !copies_.exist())
         for (const std::size_t bucket : plan_.of_unit[unit])
             if (plan_.buckets[bucket].elements > 0) shards_.will_need_master(bucket);
@@ -153,6 +163,7 @@ void ParameterSlots::start_until(int slot) {
 void ParameterSlots::await(int slot) {
     Slot &from = slots_[slot];
     if (!from.running) return;
+    const auto waits = transfers_.waits(slot);
     // All ranks have begun this gather, so no rank reads the unit that was in the slot before.
     watch_.verify(from.announced);
     start_until(slot);
@@ -165,6 +176,7 @@ void ParameterSlots::await(int slot) {
     for (const std::size_t bucket : plan_.of_unit[from.unit])
         if (plan_.buckets[bucket].elements > 0) shards_.rest_master(bucket);
     from.running = false;
+    transfers_.end(slot);
 }
 
 void ParameterSlots::release(int slot) {

@@ -21,6 +21,7 @@
 #include "fsdp/engine/parts.h"
 #include "fsdp/engine/secondary_copies.h"
 #include "fsdp/engine/shards.h"
+#include "fsdp/engine/transfers.h"
 #include "fsdp/engine/watch.h"
 
 namespace vescomm::fsdp {
@@ -29,7 +30,8 @@ class ParameterSlots : public UnitMemory {
 public:
     // All arguments must outlive the slots. Collective.
     ParameterSlots(const ModelPlan &plan, const Shards &shards,
-                   std::span<const std::string> unit_names, Comms &comms, Watch &watch);
+                   std::span<const std::string> unit_names, Comms &comms, Watch &watch,
+                   EventTimes &times);
 
     ~ParameterSlots() override;
     ParameterSlots(const ParameterSlots &) = delete;
@@ -77,6 +79,7 @@ private:
     Watch &watch_;
     std::vector<std::uint64_t> offsets_;  // by bucket: bytes in the slot
     std::vector<Slot> slots_;
+    Transfers transfers_;  // by slot
     SecondaryCopies copies_;
     CodeSlots codes_;
     std::deque<int> queue_;  // slots whose gathers have not started

@@ -121,7 +121,7 @@ void Engine::apply(const Update &update, bool gathers) {
     const auto factor = static_cast<float>(update.factor);
     double begin = 0;
     const std::function<void(std::size_t)> updated = [&](std::size_t unit) {
-        times_.add(Event::update, unit, begin, vescomm_trace_get_seconds(),
+        times_.add(Event::update, unit, begin, vescomm_trace_get_seconds(), {},
                    wiring_ ? wiring_->comms.world().get() : nullptr);
         if (gathers) follow_update(unit, first);
         begin = vescomm_trace_get_seconds();

@@ -28,15 +28,17 @@ auto or_abort(Comms &comms, Body &&body) {
 }
 
 std::unique_ptr<UnitMemory> make_slots(const Model &model, const Shards &shards,
-                                       device::Streams *streams, Wiring &wiring) {
+                                       device::Streams *streams, Wiring &wiring,
+                                       EventTimes &times) {
     if (streams == nullptr)
         return std::make_unique<ParameterSlots>(model.plan, shards, model.unit_names, wiring.comms,
-                                                wiring.watch);
+                                                wiring.watch, times);
     return or_abort(wiring.comms, [&]() -> std::unique_ptr<UnitMemory> {
         wiring.links.emplace(wiring.comms, model.plan.mesh);
         return std::make_unique<device::Parameters>(
             model.plan, shards, model.plan.mesh.position(wiring.comms.world().rank()),
-            model.unit_names, wiring.watch, *wiring.links, *streams);
+            model.unit_names, wiring.watch, *wiring.links, *streams,
+            Transfers(Transfer::gather, model.plan.slots.size(), wiring.comms, times));
     });
 }
 
@@ -49,12 +51,12 @@ Wiring::Wiring(const Model &model, const Shards &shards, device::Streams *stream
       comms(std::move(world), model.plan.mesh),
       watch(comms, model.unit_names),
       parameters(model.spec, model.plan, model.plan.mesh.position(comms.world().rank()),
-                 model.unit_names, make_slots(model, shards, streams, *this), counters,
+                 model.unit_names, make_slots(model, shards, streams, *this, times), counters,
                  times.units()) {
     if (streams == nullptr) {
         auto made = std::make_unique<GradientNorm>(model.plan, shards, comms, times.phases());
         gradients = std::make_unique<GradientSlots>(model.spec, model.plan, shards,
-                                                    model.unit_names, comms, watch, *made);
+                                                    model.unit_names, comms, watch, *made, times);
         norm = std::move(made);
         return;
     }
@@ -62,7 +64,8 @@ Wiring::Wiring(const Model &model, const Shards &shards, device::Streams *stream
         norm = std::make_unique<device::Norm>(model.plan, shards, *links, *streams);
         gradients = std::make_unique<device::Gradients>(
             model.spec, model.plan, shards, model.plan.mesh.position(comms.world().rank()),
-            model.unit_names, watch, *links, *streams);
+            model.unit_names, watch, *links, *streams,
+            Transfers(Transfer::reduce, model.plan.gradient_slots.size(), comms, times));
     });
 }
 

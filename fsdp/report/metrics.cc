@@ -116,6 +116,12 @@ void append_units(Text &text, const EngineCounts &counts) {
         add("explicit", c.explicit_seconds);
         add("update", c.update_seconds);
     }
+    text.family("vescomm_fsdp_unit_wait_seconds_total", "counter",
+                "Seconds in which the program waited for transfers of a unit.");
+    for (std::size_t unit = 0; unit < counts.units.size(); ++unit) {
+        text.sample(counts.units[unit].gather_wait_seconds, label(unit) + ",transfer=\"gather\"");
+        text.sample(counts.units[unit].reduce_wait_seconds, label(unit) + ",transfer=\"reduce\"");
+    }
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "fsdp/engine/prefetch.h"
 #include "fsdp/error.h"
+#include "fsdp/report/phases.h"
 #include "fsdp/spec/gather_parts.h"
 #include "fsdp/spec/partners.h"
 
@@ -37,35 +38,6 @@ Persistent persistent_of(const ModelPlan &plan, int position) {
     return sum;
 }
 
-// Gathers of each unit in a steady step in the declared order.
-std::vector<std::uint64_t> gathers_per_step(const Spec &spec, const ModelPlan &plan,
-                                            int micro_batches) {
-    const auto units = static_cast<int>(spec.units().size());
-    SlotPool pool(plan.slot_ranges, plan.slots.size());
-    Order order(spec.options().order == VESCOMM_FSDP_EXPLICIT ? VESCOMM_FSDP_EXPLICIT
-                                                              : VESCOMM_FSDP_DECLARED,
-                units);
-    std::vector<std::uint64_t> gathers(units, 0);
-    const auto count = [&](int unit, const SlotPool::Opened &) { ++gathers[unit]; };
-    const auto use = [&](int unit, bool backward) {
-        order.opened(unit, backward);
-        const std::vector<int> soon = needed_soon(order, plan);
-        for (const std::size_t owner : plan.needs[unit]) {
-            const auto opened = pool.open(static_cast<int>(owner), soon);
-            if (opened.gather) count(static_cast<int>(owner), opened);
-        }
-        prefetch(pool, soon, count);
-        for (const std::size_t owner : plan.needs[unit])
-            close(pool, plan, static_cast<int>(owner), soon);
-    };
-    for (int batch = 0; batch < micro_batches; ++batch) {
-        order.begin(false);
-        for (int unit = 0; unit < units; ++unit) use(unit, false);
-        for (int unit = units; unit-- > 0;) use(unit, true);
-    }
-    return gathers;
-}
-
 std::uint64_t sum_over_units(const ModelPlan &plan, const std::vector<std::uint64_t> &times,
                              int position,
                              std::uint64_t (*bytes)(const ModelPlan &, std::size_t, int)) {
@@ -79,12 +51,9 @@ std::uint64_t total(const std::vector<std::uint64_t> &sizes) {
     return std::accumulate(sizes.begin(), sizes.end(), std::uint64_t{0});
 }
 
-// Slots for codes of parameters, with this rank's codes, and for codes of gradients.
-std::uint64_t code_bytes(const ModelPlan &plan, int position) {
-    std::uint64_t bytes = total(plan.code_slots);
-    if (plan.mesh.secondary_ranks == 0)
-        for (std::size_t slot = 0; slot < plan.code_slots.size(); ++slot)
-            bytes += plan.own_code_bytes(plan.kind_of_code_slot(slot), position);
+// Slots for codes of gradients.
+std::uint64_t sum_code_bytes(const ModelPlan &plan, int position) {
+    std::uint64_t bytes = 0;
     for (std::size_t slot = 0; slot < plan.sum_slots; ++slot) {
         const UnitKind kind = plan.kind_of_sum_slot(slot);
         bytes += plan.sent_code_bytes(kind) + plan.received_code_bytes(kind, position);
@@ -106,6 +75,49 @@ std::uint64_t replicated_bytes(const ModelPlan &plan) {
 }
 
 }  // namespace
+
+vescomm_fsdp_order_t predicted_order(const Spec &spec) {
+    return spec.options().order == VESCOMM_FSDP_EXPLICIT ? VESCOMM_FSDP_EXPLICIT
+                                                         : VESCOMM_FSDP_DECLARED;
+}
+
+std::vector<std::uint64_t> gathers_per_step(const Spec &spec, const ModelPlan &plan,
+                                            int micro_batches) {
+    const auto units = static_cast<int>(spec.units().size());
+    SlotPool pool(plan.slot_ranges, plan.slots.size());
+    Order order(predicted_order(spec), units);
+    std::vector<std::uint64_t> gathers(units, 0);
+    const auto count = [&](int unit, const SlotPool::Opened &) { ++gathers[unit]; };
+    const auto use = [&](int unit, bool backward) {
+        order.opened(unit, backward);
+        const std::vector<int> soon = needed_soon(order, plan);
+        for (const std::size_t owner : plan.needs[unit]) {
+            const auto opened = pool.open(static_cast<int>(owner), soon);
+            if (opened.gather) count(static_cast<int>(owner), opened);
+        }
+        prefetch(pool, soon, count);
+        for (const std::size_t owner : plan.needs[unit])
+            close(pool, plan, static_cast<int>(owner), soon);
+    };
+    for (int batch = 0; batch < micro_batches; ++batch) {
+        order.begin(false);
+        for (int unit = 0; unit < units; ++unit) use(unit, false);
+        for (int unit = units; unit-- > 0;) use(unit, true);
+    }
+    return gathers;
+}
+
+std::uint64_t parameter_code_bytes(const ModelPlan &plan, int position) {
+    std::uint64_t bytes = total(plan.code_slots);
+    if (plan.mesh.secondary_ranks > 0) return bytes;
+    for (std::size_t slot = 0; slot < plan.code_slots.size(); ++slot)
+        bytes += plan.own_code_bytes(plan.kind_of_code_slot(slot), position);
+    return bytes;
+}
+
+std::uint64_t gradient_shard_bytes(const ModelPlan &plan, int position) {
+    return persistent_of(plan, position).gradient;
+}
 
 std::uint64_t gather_bytes(const ModelPlan &plan, std::size_t unit, int position) {
     std::uint64_t bytes = 0;
@@ -150,7 +162,7 @@ std::uint64_t reduce_bytes(const ModelPlan &plan, std::size_t unit, int position
 }
 
 std::uint64_t replica_bytes(const ModelPlan &plan, int position) {
-    return plan.mesh.replicas() > 1 ? persistent_of(plan, position).gradient : 0;
+    return plan.mesh.replicas() > 1 ? gradient_shard_bytes(plan, position) : 0;
 }
 
 std::uint64_t scratch_bytes_of_slot(const ModelPlan &plan, std::size_t slot, int position) {
@@ -203,7 +215,7 @@ vescomm_fsdp_report_t make_report(const Spec &spec, const ModelPlan &plan,
     report.optimizer_bytes = persistent.optimizer;
     report.persistent_bytes = persistent.total();
     report.slot_bytes = total(plan.slots) + total(plan.quantised_slots);
-    report.code_bytes = code_bytes(plan, position);
+    report.code_bytes = parameter_code_bytes(plan, position) + sum_code_bytes(plan, position);
     report.secondary_bytes = secondary_bytes(plan, position);
     report.gradient_slot_bytes = total(plan.gradient_slots);
 
@@ -222,6 +234,7 @@ vescomm_fsdp_report_t make_report(const Spec &spec, const ModelPlan &plan,
     report.peak_bytes = report.persistent_bytes + report.slot_bytes + report.code_bytes +
                         report.secondary_bytes + report.gradient_slot_bytes + report.scratch_bytes +
                         report.partner_bytes - report.file_bytes;
+    set_phases(report, spec, plan, copy.gradient);
 
     const auto gathers = gathers_per_step(spec, plan, report.micro_batches);
     report.gathers_per_step = total(gathers);

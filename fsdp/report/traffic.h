@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "fsdp/spec/model_plan.h"
 
@@ -26,12 +27,23 @@ std::uint64_t group_gather_bytes(const ModelPlan &plan, std::size_t unit, int po
 std::uint64_t fill_bytes(const ModelPlan &plan, std::size_t unit, int position);
 // Bytes for other ranks in one sum of the gradients of a unit.
 std::uint64_t reduce_bytes(const ModelPlan &plan, std::size_t unit, int position);
+// Bytes of the gradient shards of all units.
+std::uint64_t gradient_shard_bytes(const ModelPlan &plan, int position);
 // Bytes in one sum over replicas: the gradient shards of all units. 0 without replicas.
 std::uint64_t replica_bytes(const ModelPlan &plan, int position);
 // Bytes of the gradient shard of a unit, in f32, each bucket aligned.
 std::uint64_t scratch_bytes(const ModelPlan &plan, std::size_t unit, int position);
 // The largest of these among the units that use a gradient slot.
 std::uint64_t scratch_bytes_of_slot(const ModelPlan &plan, std::size_t slot, int position);
+
+// Slots for codes of parameters, with this rank's codes.
+std::uint64_t parameter_code_bytes(const ModelPlan &plan, int position);
+
+// The order of units that reports assume.
+vescomm_fsdp_order_t predicted_order(const Spec &spec);
+// Gathers of each unit in a steady step in this order.
+std::vector<std::uint64_t> gathers_per_step(const Spec &spec, const ModelPlan &plan,
+                                            int micro_batches);
 
 // Computes the whole report. `report` has the rank (-1: the one with the most persistent bytes) and
 // the number of micro-batches (0: 1).

@@ -1,5 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
+#include <span>
+#include <string>
+
 #include "api/guard.h"
 #include "api/handles.h"
 #include "base/interrupt.h"
@@ -8,6 +11,7 @@
 #include "comm/communicator.h"
 #include "observe/file.h"
 #include "observe/log.h"
+#include "observe/trace.h"
 
 using namespace vescomm::internal;
 
@@ -15,6 +19,18 @@ namespace {
 
 // Limit on the traces of all ranks together, which the control plane gathers at once.
 constexpr std::uint64_t max_trace_bytes = std::uint64_t{512} << 20;
+
+// Throws if a function that records a span has wrong arguments.
+void require_span(const char *function, const vescomm_comm_t *comm, const char *name,
+                  const char *track, double begin, double end) {
+    require(comm, function, "comm");
+    require(name, function, "name");
+    require(track, function, "track");
+    if (begin <= end) return;
+    throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
+                std::string(function) + ": \"" + name + "\" begins at " + std::to_string(begin) +
+                    " s and ends at " + std::to_string(end) + " s; the end must not be earlier");
+}
 
 }  // namespace
 
@@ -41,15 +57,25 @@ double vescomm_trace_get_seconds(void) {
 vescomm_status_t vescomm_trace_add_span(vescomm_comm_t *comm, const char *name, const char *track,
                                         double begin, double end) {
     return guarded([&] {
-        require(comm, "vescomm_trace_add_span", "comm");
-        require(name, "vescomm_trace_add_span", "name");
-        require(track, "vescomm_trace_add_span", "track");
-        if (!(begin <= end))
-            throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
-                        "vescomm_trace_add_span: \"" + std::string(name) + "\" begins at " +
-                            std::to_string(begin) + " s and ends at " + std::to_string(end) +
-                            " s; the end must not be earlier");
-        comm->value->trace().add(name, track, begin, end);
+        require_span("vescomm_trace_add_span", comm, name, track, begin, end);
+        Trace &trace = comm->value->trace();
+        if (trace.on()) trace.add(name, track, begin, end);
+    });
+}
+
+vescomm_status_t vescomm_trace_add_span_with(vescomm_comm_t *comm, const char *name,
+                                             const char *track, double begin, double end,
+                                             const vescomm_trace_argument_t *arguments,
+                                             size_t count) {
+    return guarded([&] {
+        constexpr const char *function = "vescomm_trace_add_span_with";
+        require_span(function, comm, name, track, begin, end);
+        if (count > 0) require(arguments, function, "arguments");
+        const std::span given(arguments, count);
+        for (const vescomm_trace_argument_t &one : given)
+            require(one.name, function, "the name of an argument");
+        Trace &trace = comm->value->trace();
+        if (trace.on()) trace.add(name, track, begin, end, trace_arguments(given));
     });
 }
 

@@ -18,11 +18,12 @@ void Trace::start(std::uint64_t max_spans) {
     on_.store(true, std::memory_order_relaxed);
 }
 
-void Trace::add(std::string name, std::string track, double begin, double end) {
+void Trace::add(std::string name, std::string track, double begin, double end,
+                std::string arguments) {
     if (!on()) return;
     std::lock_guard lock(mutex_);
     if (spans_.size() >= max_spans_) return drop();
-    spans_.push_back({std::move(name), std::move(track), begin, end});
+    spans_.push_back({std::move(name), std::move(track), begin, end, std::move(arguments)});
 }
 
 // JSON in Chrome's Trace Event Format: a process for each rank, a thread for each track, and
@@ -51,7 +52,9 @@ std::string Trace::events(int rank, std::uint64_t max_bytes) const {
         const auto [track, added] = tracks.emplace(span.track, static_cast<int>(tracks.size()));
         const std::string thread = fmt::format(R"(,"tid":{})", track->second);
         if (added) label("thread_name", "name", span.track, thread);
-        append(fmt::format(R"({{"dur":{},"name":{},"ph":"X","pid":{}{},"ts":{}}})",
+        const std::string arguments =
+            span.arguments.empty() ? "" : "\"args\":" + span.arguments + ",";
+        append(fmt::format(R"({{{}"dur":{},"name":{},"ph":"X","pid":{}{},"ts":{}}})", arguments,
                            json_number((span.end - span.begin) * 1e6), quoted_json(span.name), rank,
                            thread, json_number(span.begin * 1e6)));
     }
@@ -62,6 +65,16 @@ std::string Trace::events(int rank, std::uint64_t max_bytes) const {
 double trace_seconds() noexcept {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
         .count();
+}
+
+std::string trace_arguments(std::span<const vescomm_trace_argument_t> arguments) {
+    std::string text = "{";
+    for (const vescomm_trace_argument_t &one : arguments) {
+        if (text.size() > 1) text += ',';
+        text += quoted_json(one.name) + ':';
+        text += one.text != nullptr ? quoted_json(one.text) : json_number(one.number);
+    }
+    return text + '}';
 }
 
 std::string trace_document(const std::vector<std::string> &events) {

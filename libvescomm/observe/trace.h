@@ -5,8 +5,11 @@
 #include <atomic>
 #include <cstdint>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
+
+#include "vescomm/vescomm.h"
 
 namespace vescomm::internal {
 
@@ -20,8 +23,9 @@ public:
     bool on() const noexcept { return on_.load(std::memory_order_relaxed); }
 
     // Adds a span; `begin` and `end` are times of trace_seconds(). Spans beyond the limit are
-    // counted and dropped.
-    void add(std::string name, std::string track, double begin, double end);
+    // counted and dropped. `arguments`: of trace_arguments(), or empty.
+    void add(std::string name, std::string track, double begin, double end,
+             std::string arguments = {});
 
     // Adds a span of a complete operation without throwing: without memory, the span is dropped.
     // `name` is a function that makes the name; it is called only if the trace is on.
@@ -46,6 +50,7 @@ private:
         std::string track;
         double begin;
         double end;
+        std::string arguments;  // a JSON object; empty: none
     };
 
     void drop() noexcept { dropped_.fetch_add(1, std::memory_order_relaxed); }
@@ -59,6 +64,9 @@ private:
 
 // Seconds of the machine's monotonic clock, which all processes of the machine share.
 double trace_seconds() noexcept;
+
+// Returns values as a JSON object.
+std::string trace_arguments(std::span<const vescomm_trace_argument_t> arguments);
 
 // Wraps the events of all ranks into the contents of one trace file.
 std::string trace_document(const std::vector<std::string> &events);

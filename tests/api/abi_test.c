@@ -142,6 +142,11 @@ MEMBER(vescomm_gpu_buffer_options_t, name, 32);
 FREEZE(sizeof(vescomm_gpu_buffer_options_t) == 40);
 FREEZE(VESCOMM_GPU_PACKED == 0 && VESCOMM_GPU_STRIDED == 1);
 
+MEMBER(vescomm_trace_argument_t, name, 0);
+MEMBER(vescomm_trace_argument_t, text, 8);
+MEMBER(vescomm_trace_argument_t, number, 16);
+FREEZE(sizeof(vescomm_trace_argument_t) == 24);
+
 MEMBER(vescomm_gpu_piece_t, target, 0);
 MEMBER(vescomm_gpu_piece_t, source, 8);
 MEMBER(vescomm_gpu_piece_t, count, 16);

@@ -42,6 +42,7 @@ BINDINGS = {
         "vescomm_set_log": PROCESS,
         "vescomm_status_get_name": PROCESS,
         "vescomm_trace_add_span": "a program calls it with Communicator::get()",
+        "vescomm_trace_add_span_with": "a program calls it with Communicator::get()",
         "vescomm_trace_get_seconds": PROCESS,
     }),
     # The C++ of planner.h is planner.hpp, which has its own functions.
@@ -52,12 +53,14 @@ BINDINGS = {
         "vescomm_is_interrupted": SIGNALS,
         "vescomm_plan_get_units": "plan_model() knows its units, and returns a layout for each",
         "vescomm_status_get_name": ERRORS,
+        "vescomm_trace_add_span_with": "not wrapped yet: spans of Python have no values",
     }),
     "Rust": (["bindings/rust/vescomm/src/**/*.rs"], [VESCOMM, PLANNER, GPU, KERNELS], {
         "vescomm_is_interrupted": PROCESS + " of vescomm-sys",
         "vescomm_memory_get_data": "a program sees a memory through its parts",
         "vescomm_request_wait_with": "not wrapped yet; vescomm-sys has it",
         "vescomm_set_interrupt": PROCESS + " of vescomm-sys",
+        "vescomm_trace_add_span_with": "not wrapped yet; vescomm-sys has it",
     }),
 }
 

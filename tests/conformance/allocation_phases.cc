@@ -382,6 +382,13 @@ void trace(Rank &r) {
         return vescomm_trace_add_span(r.comm, "a span with a name that is not short", "a track", 0,
                                       1);
     });
+    const vescomm_trace_argument_t arguments[] = {
+        {"unit", "a text that is not short enough for the string itself", 0},
+        {"bytes", nullptr, 1}};
+    r.call("vescomm_trace_add_span_with", [&] {
+        return vescomm_trace_add_span_with(r.comm, "a span with a name that is not short",
+                                           "a track", 0, 1, arguments, 2);
+    });
     for (vescomm_request_t *request : r.requests) {
         r.call("vescomm_request_start, traced",
                [&] { return vescomm_request_start(request, nullptr); });

@@ -162,7 +162,19 @@ MEMBER(vescomm_fsdp_report_t, secondary_bytes, 176);
 MEMBER(vescomm_fsdp_report_t, group_gather_bytes_per_step, 184);
 MEMBER(vescomm_fsdp_report_t, gather_ranks, 192);
 MEMBER(vescomm_fsdp_report_t, expert_shard_ranks, 196);
-FREEZE(sizeof(vescomm_fsdp_report_t) == 200);
+MEMBER(vescomm_fsdp_report_t, forward_bytes, 200);
+MEMBER(vescomm_fsdp_report_t, backward_bytes, 208);
+MEMBER(vescomm_fsdp_report_t, step_bytes, 216);
+FREEZE(sizeof(vescomm_fsdp_report_t) == 224);
+
+MEMBER(vescomm_fsdp_recommendation_t, struct_size, 0);
+MEMBER(vescomm_fsdp_recommendation_t, candidates, 4);
+MEMBER(vescomm_fsdp_recommendation_t, fitting, 8);
+MEMBER(vescomm_fsdp_recommendation_t, preset, 16);
+MEMBER(vescomm_fsdp_recommendation_t, node_bytes_per_step, 48);
+MEMBER(vescomm_fsdp_recommendation_t, wire_bytes_per_step, 56);
+MEMBER(vescomm_fsdp_recommendation_t, peak_bytes, 64);
+FREEZE(sizeof(vescomm_fsdp_recommendation_t) == 72);
 
 MEMBER(vescomm_fsdp_view_t, struct_size, 0);
 MEMBER(vescomm_fsdp_view_t, type, 4);
@@ -204,7 +216,9 @@ MEMBER(vescomm_fsdp_unit_counters_t, forward_seconds, 32);
 MEMBER(vescomm_fsdp_unit_counters_t, backward_seconds, 40);
 MEMBER(vescomm_fsdp_unit_counters_t, explicit_seconds, 48);
 MEMBER(vescomm_fsdp_unit_counters_t, update_seconds, 56);
-FREEZE(sizeof(vescomm_fsdp_unit_counters_t) == 64);
+MEMBER(vescomm_fsdp_unit_counters_t, gather_wait_seconds, 64);
+MEMBER(vescomm_fsdp_unit_counters_t, reduce_wait_seconds, 72);
+FREEZE(sizeof(vescomm_fsdp_unit_counters_t) == 80);
 MEMBER(vescomm_fsdp_step_summary_t, struct_size, 0);
 MEMBER(vescomm_fsdp_step_summary_t, skipped, 4);
 MEMBER(vescomm_fsdp_step_summary_t, step, 8);
@@ -258,6 +272,7 @@ int main(void) {
     int failures = 0;
     vescomm_fsdp_spec_t *spec = NULL;
     vescomm_fsdp_report_t report = vescomm_fsdp_report_init();
+    vescomm_fsdp_recommendation_t recommendation = vescomm_fsdp_recommendation_init();
     vescomm_fsdp_parameter_t parameter = vescomm_fsdp_parameter_init();
     vescomm_fsdp_spec_options_t options = vescomm_fsdp_spec_options_init();
     const int64_t shape[] = {30, 4};
@@ -289,6 +304,11 @@ int main(void) {
     failures += require(
         report.parameters == 120 && report.master_bytes >= 160 && report.gradient_bytes == 0,
         "a short report is filled to its end");
+    recommendation.struct_size = offsetof(vescomm_fsdp_recommendation_t, node_bytes_per_step);
+    failures +=
+        require(vescomm_fsdp_recommend(spec, 1, 1, 1u << 20, &recommendation, NULL) == VESCOMM_OK &&
+                    strcmp(recommendation.preset, "ddp") == 0 && recommendation.peak_bytes == 0,
+                "a short recommendation is filled to its end");
     report.struct_size = 0;
     failures += require(vescomm_fsdp_report(spec, 3, &report) == VESCOMM_ERROR_INVALID_ARGUMENT &&
                             strstr(vescomm_get_last_error(), "struct_size") != NULL,

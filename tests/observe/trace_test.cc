@@ -50,6 +50,34 @@ TEST(Trace, WritesSpansInMicroseconds) {
     }
 }
 
+TEST(Trace, WritesTheArgumentsOfSpans) {
+    Trace trace;
+    trace.start(10);
+    const double seconds = 0.1 + 0.2;
+    const vescomm_trace_argument_t arguments[] = {{"unit", "block \"0\"", 7},
+                                                  {"bytes", nullptr, 9007199254740992.0},
+                                                  {"wait_seconds", nullptr, seconds},
+                                                  {"none", nullptr, 0.0 / 0.0}};
+    trace.add("with", "compute", 1, 2, vescomm::internal::trace_arguments(arguments));
+    trace.add("empty", "compute", 2, 3, vescomm::internal::trace_arguments({}));
+    trace.add("without", "compute", 3, 4);
+    const json all = document(trace);
+    ASSERT_EQ(spans_of(all), 3u);
+    for (const json &event : all["traceEvents"]) {
+        if (event["name"] == "without") {
+            EXPECT_FALSE(event.contains("args"));
+        }
+        if (event["name"] == "empty") {
+            EXPECT_EQ(event["args"], json::object());
+        }
+        if (event["name"] != "with") continue;
+        EXPECT_EQ(event["args"]["unit"], "block \"0\"");
+        EXPECT_EQ(event["args"]["bytes"], 9007199254740992.0);
+        EXPECT_EQ(event["args"]["wait_seconds"], seconds);
+        EXPECT_TRUE(event["args"]["none"].is_null());
+    }
+}
+
 TEST(Trace, CountsDroppedSpans) {
     Trace trace;
     trace.start(5);

@@ -119,6 +119,8 @@ std::vector<std::pair<std::string, std::function<vescomm_status_t()>>> calls(con
         {"group_end", [=] { return vescomm_group_end(h.comm, nullptr); }},
         {"trace_start", [=] { return vescomm_trace_start(h.comm, 0); }},
         {"trace_add_span", [=] { return vescomm_trace_add_span(h.comm, "a", "b", 0, 1); }},
+        {"trace_add_span_with",
+         [=] { return vescomm_trace_add_span_with(h.comm, "a", "b", 0, 1, nullptr, 0); }},
         {"trace_write", [=] { return vescomm_trace_write(h.comm, "/dev/full"); }},
         {"flight_recorder_write",
          [=] { return vescomm_flight_recorder_write(h.comm, "/dev/full"); }},

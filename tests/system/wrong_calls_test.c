@@ -54,6 +54,7 @@ static void communicators(void) {
     vescomm_comm_options_t options = vescomm_comm_options_init();
     vescomm_comm_info_t info = vescomm_comm_info_init();
     vescomm_comm_counters_t counters = vescomm_comm_counters_init();
+    const vescomm_trace_argument_t nameless = {NULL, "text", 0};
     vescomm_comm_t *comm = (vescomm_comm_t *)&options;
     vescomm_comm_t *untouched = comm;
     REFUSED(vescomm_comm_create(0, 1, NULL, NULL, NULL, NULL), "vescomm_comm_create",
@@ -98,6 +99,12 @@ static void communicators(void) {
     REFUSED(vescomm_comm_get_counters(comm, &counters), "struct_size", "is 2");
     REFUSED(vescomm_trace_add_span(comm, NULL, "t", 0, 1), "name is NULL");
     REFUSED(vescomm_trace_add_span(comm, "n", "t", 2, 1), "\"n\"", "2.0", "1.0", "earlier");
+    REFUSED(vescomm_trace_add_span_with(comm, "n", NULL, 0, 1, NULL, 0), "track is NULL");
+    REFUSED(vescomm_trace_add_span_with(comm, "n", "t", 2, 1, NULL, 0), "\"n\"", "earlier");
+    REFUSED(vescomm_trace_add_span_with(comm, "n", "t", 0, 1, NULL, 1), "arguments is NULL");
+    REFUSED(vescomm_trace_add_span_with(comm, "n", "t", 0, 1, &nameless, 1),
+            "the name of an argument is NULL");
+    FINE(vescomm_trace_add_span_with(comm, "n", "t", 0, 1, NULL, 0));
     REFUSED(vescomm_trace_write(comm, NULL), "path is NULL");
     expect(__LINE__, vescomm_trace_write(comm, "/no/such/folder/trace"), VESCOMM_ERROR_SYSTEM,
            "/no/such/folder/trace", (char *)NULL);

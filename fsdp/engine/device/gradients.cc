@@ -6,6 +6,7 @@
 
 #include "fsdp/engine/divisors.h"
 #include "fsdp/error.h"
+#include "fsdp/report/traffic.h"
 #include "vescomm/gpu_kernels.h"
 
 namespace vescomm::fsdp::device {
@@ -38,9 +39,10 @@ std::size_t scratch_needed(const ModelPlan &plan, const Shards &shards, bool ave
 
 Gradients::Gradients(const Spec &spec, const ModelPlan &plan, const Shards &shards, int position,
                      std::span<const std::string> unit_names, Watch &watch, Links &links,
-                     Streams &streams)
+                     Streams &streams, const Transfers &transfers)
     : spec_(spec),
       plan_(plan),
+      position_(position),
       shards_(shards),
       unit_names_(unit_names),
       watch_(watch),
@@ -53,6 +55,7 @@ Gradients::Gradients(const Spec &spec, const ModelPlan &plan, const Shards &shar
       scratch_(scratch_needed(plan, shards, average_[0] != 1 || average_[1] != 1)),
       written_(plan.gradient_slots.size()),
       drained_(plan.gradient_slots.size()),
+      transfers_(transfers),
       writes_(spec),
       summed_(plan.of_unit.size(), false) {}
 
@@ -134,6 +137,14 @@ void Gradients::send(int unit, const Announcement &announcement) {
     fill_with_zeros(unit, slot);
     pool_.close(unit);
     pool_.drop(unit);
+    transfers_.begin(slot, reduce_bytes(plan_, static_cast<std::size_t>(unit), position_),
+                     static_cast<std::size_t>(unit));
+    const auto waits = transfers_.waits(slot);
+    start(unit, slot, announcement);
+    transfers_.end(slot);
+}
+
+void Gradients::start(int unit, int slot, const Announcement &announcement) {
     const bool adds = summed_[unit];
     summed_[unit] = true;
     sending_ = true;

@@ -16,6 +16,7 @@
 #include "fsdp/engine/parts.h"
 #include "fsdp/engine/shards.h"
 #include "fsdp/engine/slot_pool.h"
+#include "fsdp/engine/transfers.h"
 #include "fsdp/engine/watch.h"
 
 namespace vescomm::fsdp::device {
@@ -24,8 +25,8 @@ class Gradients : public GradientMemory {
 public:
     // All arguments must outlive the object. Collective.
     Gradients(const Spec &spec, const ModelPlan &plan, const Shards &shards, int position,
-              std::span<const std::string> unit_names, Watch &watch, Links &links,
-              Streams &streams);
+              std::span<const std::string> unit_names, Watch &watch, Links &links, Streams &streams,
+              const Transfers &transfers);
 
     void acquire(int unit) override;
     void *data(std::size_t parameter) const override;
@@ -41,6 +42,8 @@ public:
     std::uint64_t scratch_bytes() const override { return scratch_.size(); }
 
 private:
+    // Puts the sum of a unit in a slot on the streams.
+    void start(int unit, int slot, const Announcement &announcement);
     // Adds the sums of a unit in a slot to the gradient shards, or overwrites these.
     void take_sum(int unit, int slot, bool adds);
     void fill_with_zeros(int unit, int slot);
@@ -54,6 +57,7 @@ private:
 
     const Spec &spec_;
     const ModelPlan &plan_;
+    int position_;
     const Shards &shards_;
     std::span<const std::string> unit_names_;
     Watch &watch_;
@@ -65,6 +69,7 @@ private:
     Bytes scratch_;  // in f32: averages that are added, sums over replicas of pinned memory
     std::vector<Event> written_;  // by slot: by the engine, on the last compute stream
     std::vector<Event> drained_;  // by slot: on the reduce stream
+    Transfers transfers_;  // by slot: their starts by the host
     GradientWrites writes_;
     std::vector<bool> summed_;  // by unit: its gradient shard has a sum of this step
     bool sending_ = false;  // sums of this micro-batch were started

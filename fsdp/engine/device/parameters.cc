@@ -2,28 +2,40 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fsdp/engine/device/parameters.h"
 
+#include "fsdp/report/traffic.h"
 #include "vescomm/gpu_kernels.h"
 
 namespace vescomm::fsdp::device {
 
 Parameters::Parameters(const ModelPlan &plan, const Shards &shards, int position,
                        std::span<const std::string> unit_names, Watch &watch, Links &links,
-                       Streams &streams)
+                       Streams &streams, const Transfers &transfers)
     : plan_(plan),
       shards_(shards),
+      position_(position),
       watch_(watch),
       links_(links),
       streams_(streams),
       buffers_(plan, position, SlotUse::parameters, unit_names, links),
-      slots_(plan.slots.size()) {}
+      slots_(plan.slots.size()),
+      transfers_(transfers) {}
 
 bool Parameters::gather(int unit, int slot, const Announcement &announcement) {
+    const auto number = static_cast<std::size_t>(unit);
+    transfers_.begin(slot, gather_bytes(plan_, number, position_), number);
+    const auto waits = transfers_.waits(slot);
+    start(unit, slot, announcement);
+    transfers_.end(slot);
+    return false;
+}
+
+void Parameters::start(int unit, int slot, const Announcement &announcement) {
     Slot &into = slots_[slot];
     into.unit = unit;
     into.running = true;
     const std::uint64_t announced = watch_.post(announcement);
     const auto buffers = buffers_.of(slot, static_cast<std::size_t>(unit));
-    if (buffers.empty()) return false;
+    if (buffers.empty()) return;
     // NCCL waits for other ranks at its first call. Those that make another one are found before.
     const UnitKind kind = plan_.kinds[unit];
     bool &connected = connected_[static_cast<int>(kind)];
@@ -44,7 +56,6 @@ bool Parameters::gather(int unit, int slot, const Announcement &announcement) {
         return vescomm_gpu_buffer_all_gather_v(buffers.data(), buffers.size(), stream);
     });
     into.gathered.record(stream);
-    return false;
 }
 
 void Parameters::await(int slot) {

@@ -13,6 +13,7 @@
 #include "fsdp/engine/device/streams.h"
 #include "fsdp/engine/parts.h"
 #include "fsdp/engine/shards.h"
+#include "fsdp/engine/transfers.h"
 #include "fsdp/engine/watch.h"
 
 namespace vescomm::fsdp::device {
@@ -22,7 +23,7 @@ public:
     // All arguments must outlive the object. Collective.
     Parameters(const ModelPlan &plan, const Shards &shards, int position,
                std::span<const std::string> unit_names, Watch &watch, Links &links,
-               Streams &streams);
+               Streams &streams, const Transfers &transfers);
 
     bool gather(int unit, int slot, const Announcement &announcement) override;
     void await(int slot) override;
@@ -43,13 +44,18 @@ private:
         cuda::Stream reader = nullptr;  // the last stream that does
     };
 
+    // Puts the gather of a unit on the streams.
+    void start(int unit, int slot, const Announcement &announcement);
+
     const ModelPlan &plan_;
     const Shards &shards_;
+    int position_;
     Watch &watch_;
     Links &links_;
     Streams &streams_;
     SlotBuffers buffers_;
     std::vector<Slot> slots_;
+    Transfers transfers_;  // by slot: their starts by the host
     bool connected_[2] = {};  // by kind of unit
 };
 

@@ -24,6 +24,7 @@
 #include "fsdp/examples/train_gpt/gather.h"
 #include "fsdp/examples/train_gpt/options.h"
 #include "fsdp/examples/train_gpt/picture.h"
+#include "fsdp/examples/train_gpt/recommendation.h"
 #include "fsdp/examples/train_gpt/report.h"
 #include "fsdp/examples/train_gpt/sample.h"
 #include "fsdp/examples/train_gpt/step_times.h"
@@ -158,6 +159,9 @@ void run(vescomm::Communicator &comm, std::optional<TextData> &text,
     results.mine =
         trainer->spec().report(results.comm.ranks, results.comm.rank, options.accumulate);
     if (first && !options.quiet) fmt::print("{}", header_text(options, *text, results));
+    if (first && !options.quiet && options.recommend > 0)
+        fmt::print("{}", recommendation_text(trainer->spec(), results.comm, options.recommend,
+                                             options.accumulate));
     std::fflush(stdout);
 
     // The engine has a communicator of its own.

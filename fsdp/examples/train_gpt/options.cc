@@ -121,6 +121,9 @@ void check(const Options &options) {
             "--elastic and --trace exclude each other, because a trace ends with its ranks");
     require_at_least("--held-out-every", options.held_out_every, 0);
     require_at_least("--sample", options.sample, 0);
+    require(options.recommend >= 0 && options.recommend < 0x1p40,
+            fmt::format("--recommend is {}; it must be a number of at least 0 and below 2^40",
+                        options.recommend));
     require(options.sample == 0 || !options.prompt.empty(),
             "--prompt is empty; generating text needs at least one byte to start from");
     require(options.picture.empty() || has_suffix(options.picture, ".png") ||
@@ -293,6 +296,10 @@ std::optional<Options> parse_options(int argc, const char *const *argv) {
         ->group(output);
     app.add_flag("--summary", options.summary,
                  "print the parts of the time of a step: waits, norm, optimizer and computation")
+        ->group(output);
+    app.add_option("--recommend", options.recommend,
+                   "print the preset with the least traffic among those that need at most this "
+                   "memory on each rank, in MiB; the training does not use it; 0: none")
         ->group(output);
     app.add_flag("--quiet", options.quiet, "print nothing but errors")->group(output);
 

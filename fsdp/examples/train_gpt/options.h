@@ -64,6 +64,7 @@ struct Options {
     std::string picture;
     std::string trace;
     bool summary = false;  // print the times of a step
+    double recommend = 0;  // MiB of memory for the engine of a rank; 0: recommend nothing
     bool quiet = false;
 
     // Returns the options that must be equal on all ranks: those that determine the model, the

@@ -467,12 +467,25 @@ typedef struct vescomm_fsdp_report {
      *  reshard_ranks. */
     int32_t gather_ranks;
     int32_t expert_shard_ranks; /**< ranks among which a unit of experts is sharded */
+    /** The part of peak_bytes that holds values in forward: masters, states, slots, codes of
+     *  parameters and secondary copies; with several micro-batches also sums or gradients of
+     *  earlier ones. The rest is allocated in forward, too: an engine allocates when it is created
+     *  (scratch_bytes at the first use). A slot or copy in use counts whole. */
+    uint64_t forward_bytes;
+    /** The same for backward, with finish_backward: all but gradients of a partner copy. */
+    uint64_t backward_bytes;
+    /** The same for vescomm_fsdp_step(): masters, states, gradients, also of a partner copy, and
+     *  slots, codes and secondary copies for the first units of the next step. */
+    uint64_t step_bytes;
 } vescomm_fsdp_report_t;
 
 /** Returns the struct with struct_size set, rank -1, all other members zero. Since: 0.1 */
 static inline vescomm_fsdp_report_t vescomm_fsdp_report_init(void) {
     vescomm_fsdp_report_t report = {sizeof(vescomm_fsdp_report_t),
                                     -1,
+                                    0,
+                                    0,
+                                    0,
                                     0,
                                     0,
                                     0,
@@ -517,6 +530,63 @@ static inline vescomm_fsdp_report_t vescomm_fsdp_report_init(void) {
  */
 VESCOMM_API vescomm_status_t vescomm_fsdp_report(const vescomm_fsdp_spec_t *spec, int32_t ranks,
                                                  vescomm_fsdp_report_t *report);
+
+/** A preset that vescomm_fsdp_recommend() has chosen, and its costs on the rank with the most
+ *  persistent bytes. Append-only. */
+typedef struct vescomm_fsdp_recommendation {
+    uint32_t struct_size;
+    int32_t candidates; /**< presets that the specification permits */
+    int32_t fitting; /**< those of them that fit in memory */
+    uint32_t reserved;
+    char preset[32]; /**< for vescomm_fsdp_preset(), with a terminating zero */
+    /** Bytes of parameters and gradients that all nodes together receive from other nodes in a
+     *  step, if a node receives each shard once and sends one f32 sum of its ranks. */
+    uint64_t node_bytes_per_step;
+    /** gather_bytes_per_step, reduce_bytes_per_step and partner_bytes_per_step of the report, and
+     *  for n replicas replica_bytes_per_step times 2 (n - 1) / n: such a sum is a sum of shards and
+     *  a gather of them. */
+    uint64_t wire_bytes_per_step;
+    uint64_t peak_bytes; /**< of the report */
+} vescomm_fsdp_recommendation_t;
+
+/** Returns the struct with struct_size set and all other members zero. Since: 0.1 */
+static inline vescomm_fsdp_recommendation_t vescomm_fsdp_recommendation_init(void) {
+    vescomm_fsdp_recommendation_t recommendation = {
+        sizeof(vescomm_fsdp_recommendation_t), 0, 0, 0, {0}, 0, 0, 0};
+    return recommendation;
+}
+
+/**
+ * Recommends a preset. Plans ddp, zero1, zero2, zero3, and hsdp:K and hpz:K for all K that divide
+ * the ranks, as far as the options permit them. Of those whose peak_bytes are at most @p
+ * memory_bytes it returns the one with the least node_bytes_per_step, then the least
+ * wire_bytes_per_step, then the least peak_bytes, then the first in this order. Nothing is
+ * allocated.
+ *
+ * The bytes are those of the report, not a prediction of time: computation that hides communication
+ * and the speed of links do not count. As peak_bytes assumes, slots that ranks of a node share
+ * count on each of them.
+ *
+ * @param spec            its axes are ignored, and not changed.
+ * @param ranks           number of ranks, at least 1.
+ * @param node_ranks      number of consecutive ranks on each node, at least 1; the last node may
+ *                        have fewer.
+ * @param memory_bytes    for the engine, on each rank.
+ * @param recommendation  [in,out] struct_size set by the caller, the rest filled.
+ * @param report          [in,out] as vescomm_fsdp_report(): the report of the preset. Its
+ *                        micro_batches are those of the steps that are compared. NULL: no report,
+ *                        and one micro-batch.
+ * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: no preset fits, and the error text names the
+ *         one that needs least, and how much; also as vescomm_fsdp_report(), if that refuses all
+ *         presets.
+ *
+ * Collective: no.  Blocking: no.  Threads: safe.  Cost: of vescomm_fsdp_report() for each preset.
+ * Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_fsdp_recommend(const vescomm_fsdp_spec_t *spec, int32_t ranks,
+                                                    int32_t node_ranks, uint64_t memory_bytes,
+                                                    vescomm_fsdp_recommendation_t *recommendation,
+                                                    vescomm_fsdp_report_t *report);
 
 /* -------------------------------------------------------------------------------- engine ---- */
 
@@ -1085,12 +1155,17 @@ typedef struct vescomm_fsdp_unit_counters {
     double backward_seconds; /**< time in pre_backward and post_backward */
     double explicit_seconds; /**< time in unshard and reshard */
     double update_seconds; /**< time in the optimizers of its parameters */
+    /** Waits for other ranks in gathers of the unit that have ended, whichever event waited.
+     *  Starts of gathers, and conversions, are not waits. On device memory: waits of the host. */
+    double gather_wait_seconds;
+    /** The same for sums of its gradients, without sums over replicas. */
+    double reduce_wait_seconds;
 } vescomm_fsdp_unit_counters_t;
 
 /** Returns the struct with struct_size set and all other members zero. Since: 0.1 */
 static inline vescomm_fsdp_unit_counters_t vescomm_fsdp_unit_counters_init(void) {
     vescomm_fsdp_unit_counters_t counters = {
-        sizeof(vescomm_fsdp_unit_counters_t), 0, 0, 0, 0, 0.0, 0.0, 0.0, 0.0};
+        sizeof(vescomm_fsdp_unit_counters_t), 0, 0, 0, 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0};
     return counters;
 }
 
@@ -1205,7 +1280,8 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_progress(vescomm_fsdp_t *engine);
  * Returns the engine's own communicator of all ranks, to trace and to count its operations. It must
  * not be used for anything else. A trace of it has a span for each event, such as
  * "pre_forward block.0", and for each update of a unit, such as "update block.0", in the row
- * "fsdp".
+ * "fsdp"; and for each gather and each sum of gradients, such as "gather block.0", in a row for
+ * each slot. Spans have units, bytes and waits, see docs/observing.md.
  *
  * With replicas or secondary copies, gathers and sums run on other communicators, which this
  * function does not return.

@@ -112,6 +112,16 @@ public:
         return report;
     }
 
+    // A preset for `ranks` ranks, `node_ranks` of them on each node, with `memory_bytes` each.
+    // `report`: of the preset; its rank and micro_batches are arguments.
+    vescomm_fsdp_recommendation_t recommend(std::int32_t ranks, std::int32_t node_ranks,
+                                            std::uint64_t memory_bytes,
+                                            vescomm_fsdp_report_t *report = nullptr) const {
+        vescomm_fsdp_recommendation_t result = vescomm_fsdp_recommendation_init();
+        check(vescomm_fsdp_recommend(get(), ranks, node_ranks, memory_bytes, &result, report));
+        return result;
+    }
+
     vescomm_fsdp_spec_t *get() const noexcept { return owner_.get(); }
 
 private:

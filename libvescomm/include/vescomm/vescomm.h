@@ -1781,6 +1781,30 @@ VESCOMM_API double vescomm_trace_get_seconds(void);
 VESCOMM_API vescomm_status_t vescomm_trace_add_span(vescomm_comm_t *comm, const char *name,
                                                     const char *track, double begin, double end);
 
+/** A value that a span carries: a text, or a number if the text is NULL. */
+typedef struct vescomm_trace_argument {
+    const char *name; /**< such as "bytes"; unique in its span */
+    const char *text; /**< NULL: the value is the number */
+    double number; /**< not used with a text */
+} vescomm_trace_argument_t;
+
+/**
+ * Records a span of the caller with values, such as the bytes that it has moved. They are the
+ * "args" of its event in the file; Perfetto shows them when the span is selected, and sums them up
+ * by query. Has no effect when no trace was started.
+ *
+ * @param name,track,begin,end  as vescomm_trace_add_span().
+ * @param arguments  @p count values. Borrowed for the call. May be NULL if @p count is 0.
+ * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT.
+ *
+ * Collective: no.  Blocking: no.  Threads: safe.  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_trace_add_span_with(vescomm_comm_t *comm, const char *name,
+                                                         const char *track, double begin,
+                                                         double end,
+                                                         const vescomm_trace_argument_t *arguments,
+                                                         size_t count);
+
 /**
  * Writes the spans of all ranks into one file in the Chrome trace event format, which Perfetto
  * opens. The limit is 512 MiB for all ranks together; each rank has an equal part of it. Spans

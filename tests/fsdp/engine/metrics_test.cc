@@ -20,6 +20,8 @@ TEST(EngineMetrics, AreFamiliesOfHelpTypeAndSamples) {
                                             vescomm_fsdp_unit_counters_init()};
     units[0].gathers = 7;
     units[1].backward_seconds = 0.25;
+    units[0].gather_wait_seconds = 0.5;
+    units[0].reduce_wait_seconds = 0.125;
     EngineCounts counts{.rank = 3,
                         .engine = 2,
                         .broken = true,
@@ -43,6 +45,12 @@ TEST(EngineMetrics, AreFamiliesOfHelpTypeAndSamples) {
     EXPECT_TRUE(has(
         "vescomm_fsdp_unit_seconds_total{rank=\"3\",engine=\"2\",unit=\"a \\\"name\\\"\\nwith a "
         "\\\\\",phase=\"backward\"} 0.25"));
+    EXPECT_TRUE(has(
+        "vescomm_fsdp_unit_wait_seconds_total{rank=\"3\",engine=\"2\",unit=\"block.0\",transfer="
+        "\"gather\"} 0.5"));
+    EXPECT_TRUE(has(
+        "vescomm_fsdp_unit_wait_seconds_total{rank=\"3\",engine=\"2\",unit=\"block.0\",transfer="
+        "\"reduce\"} 0.125"));
 
     const std::regex help("# HELP ([a-z_]+) [^\n]+\\.");
     const std::regex type("# TYPE ([a-z_]+) (counter|gauge)");
@@ -64,7 +72,7 @@ TEST(EngineMetrics, AreFamiliesOfHelpTypeAndSamples) {
             EXPECT_EQ(match[1], name);
         }
     }
-    EXPECT_EQ(families.size(), 15);
+    EXPECT_EQ(families.size(), 16);
 }
 
 }  // namespace

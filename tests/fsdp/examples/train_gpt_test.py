@@ -333,8 +333,17 @@ class TrainGpt(unittest.TestCase):
             self.assertGreater(summary[part], 0)
         self.assertLessEqual(sum(summary[part] for part in parts), summary["step_ms"] * 1.001)
 
+    def test_recommends_a_preset(self):
+        results, done = self.run_model(2, "--dtype", "f32", "--recommend", "1024")
+        self.assertIn("recommended: ", done.stdout)
+        self.assertIn(" of 5 presets that fit (5 exist)", done.stdout)
+        for phase in ("forward", "backward", "step"):
+            self.assertLessEqual(results["report"][phase], results["report"]["peak"])
+        _, done = self.run_model(2, "--dtype", "f32", "--recommend", "0.001")
+        self.assertRegex(done.stdout, r"recommended: none: .* needs least, \d+ bytes")
+
     def test_prints_nothing_when_quiet(self):
-        _, done = self.run_model(2, "--dtype", "f32", "--quiet")
+        _, done = self.run_model(2, "--dtype", "f32", "--quiet", "--recommend", "1024")
         self.assertEqual((done.stdout, done.stderr), ("", ""))
 
     def test_traces_compute_of_every_unit_on_every_rank(self):

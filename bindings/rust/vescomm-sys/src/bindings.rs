@@ -747,6 +747,25 @@ extern "C" {
         end: f64,
     ) -> vescomm_status_t;
 }
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct vescomm_trace_argument {
+    pub name: *const ::std::os::raw::c_char,
+    pub text: *const ::std::os::raw::c_char,
+    pub number: f64,
+}
+pub type vescomm_trace_argument_t = vescomm_trace_argument;
+extern "C" {
+    pub fn vescomm_trace_add_span_with(
+        comm: *mut vescomm_comm_t,
+        name: *const ::std::os::raw::c_char,
+        track: *const ::std::os::raw::c_char,
+        begin: f64,
+        end: f64,
+        arguments: *const vescomm_trace_argument_t,
+        count: usize,
+    ) -> vescomm_status_t;
+}
 extern "C" {
     pub fn vescomm_trace_write(
         comm: *mut vescomm_comm_t,

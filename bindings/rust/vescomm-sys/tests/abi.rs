@@ -209,6 +209,7 @@ fn rust_layouts() -> BTreeMap<&'static str, StructLayout> {
         vescomm_request_options { struct_size, op, root, type_, source, output, algorithm, factor }
         vescomm_message_info { struct_size, source, tag, type_, count }
         vescomm_call_options { struct_size, tag, factor, algorithm }
+        vescomm_trace_argument { name, text, number }
         vescomm_gpu_comm_options {
             struct_size, min_ctas, max_ctas, reserved, workspace_bytes, method, nccl_comm
         }
