@@ -123,11 +123,6 @@ def require_host(tensor):
         )
 
 
-# Apart: the library takes no arrays that overlap, but for a rank's own block in place. It refuses
-# them before the operation starts. The call is then made again, with every array apart from the
-# others: the calls that do not need it bear no cost.
-
-
 class Copies:
     """Copies that follow an operation, from contiguous memory to the tensors of the caller."""
 

@@ -66,14 +66,9 @@ class Reductions(Calls):
 
     def reduce_scatter_single(self, output, input, opts=None):
         opts = options(opts)
-        call, kept, copies = self._reduce_scatter_call(_reduce_scatter, output, input, opts)
-        try:
-            request = self._link.start(kept, *call)
-        except ValueError:
-            call, kept, copies = self._reduce_scatter_call(
-                _reduce_scatter, output, input, opts, apart=True
-            )
-            request = self._link.start(kept, *call)
+        request, kept, copies = self._start(
+            self._reduce_scatter_call, _reduce_scatter, output, input, opts
+        )
         return self._end(
             request, opts, "reduce_scatter", kept, [output], input.nbytes, copies
         )
@@ -133,22 +128,17 @@ class Reductions(Calls):
                 "must be equal"
             )
         require_types([output, *parts], "reduce_scatter")
+        request, kept, copies = self._start(
+            self._reduce_scatter_v_call, output, parts, counts, opts
+        )
+        nbytes = sum(counts) * output.element_size()
+        return self._end(request, opts, "reduce_scatter", kept, [output], nbytes, copies)
+
+    def _reduce_scatter_v_call(self, output, parts, counts, opts, apart=False):
         copies = Copies()
         target, number, operator, more = reduced(copies.output(output), opts.reduceOp)
-        source = joined(parts)
-        if parts[0].dtype == torch.complex32:
+        source = joined(parts, apart)
+        if output.dtype == torch.complex32:
             counts = [2 * count for count in counts]
-        arguments = target.data_ptr(), counts, number, operator, *more
-        try:
-            request = self._link.start(
-                (source, target), _reduce_scatter_v, source.data_ptr(), *arguments
-            )
-        except ValueError:
-            source = joined(parts, apart=True)
-            request = self._link.start(
-                (source, target), _reduce_scatter_v, source.data_ptr(), *arguments
-            )
-        nbytes = sum(counts) * output.element_size()
-        return self._end(
-            request, opts, "reduce_scatter", (source, target), [output], nbytes, copies
-        )
+        arguments = (source.data_ptr(), target.data_ptr(), counts, number, operator, *more)
+        return (_reduce_scatter_v, *arguments), (source, target), copies
