@@ -49,28 +49,22 @@ class Link:
         open_links[id(self)] = self
         closing.register()
 
-    def start(self, kept, call, *arguments):
+    def start(self, kept, call, *arguments, is_message=False):
         """Starts a call of the communicator, and returns its request. The request keeps an object,
         the owner of the memory of the arguments, until it is complete: also if nobody keeps the
         request, as after an exception of a signal handler.
+
+        Args:
+            is_message: True: not all ranks of the group take part, so it is not counted.
         """
         try:
             with self._lock:
                 if self._finalizing:
                     self._refuse()
                 request = call(self.comm, *arguments, kept)
-                self.calls += 1
+                if not is_message:
+                    self.calls += 1
                 return request
-        except Exception as error:
-            raise self.failed(error, f"starting a call on rank {self.rank}") from None
-
-    def start_message(self, kept, call, *arguments):
-        """The same for a message. Not all ranks of the group take part in it."""
-        try:
-            with self._lock:
-                if self._finalizing:
-                    self._refuse()
-                return call(self.comm, *arguments, kept)
         except Exception as error:
             raise self.failed(error, f"starting a call on rank {self.rank}") from None
 
