@@ -7,7 +7,7 @@ scatter, all_to_all.
 import torch
 
 from .. import _core
-from .arrays import Copies, contiguous, require_host, sources
+from .arrays import Copies, contiguous, sources
 from .calls import Calls, options, require_equal, require_types, single
 from .dtypes import moved
 
@@ -24,7 +24,6 @@ class Exchanges(Calls):
         copies = Copies()
         root = opts.rootRank
         data = contiguous(tensor) if root == self._link.rank else copies.output(tensor)
-        require_host(data)
         request = self._link.start(
             data, _broadcast, data.data_ptr(), data.numel(), moved(data.dtype), root
         )
@@ -75,7 +74,6 @@ class Exchanges(Calls):
         copies = Copies()
         target = copies.output(output)
         source = contiguous(input, apart)
-        require_host(source)
         number = moved(source.dtype)
         begin, end = source.data_ptr(), target.data_ptr()
         if given is None:

@@ -5,7 +5,7 @@
 import torch
 
 from .. import _core
-from .arrays import Copies, contiguous, overlap, require_host, tangled
+from .arrays import Copies, contiguous, overlap, tangled
 from .calls import Calls, options, require_equal, require_pairs, require_types, require_whole, single
 from .dtypes import moved
 
@@ -49,7 +49,6 @@ class Gathers(Calls):
             copies = Copies()
         require_whole(output, input, self._link.size, "all_gather", "output", "input")
         source = contiguous(input, apart)
-        require_host(source)
         target = copies.output(output, output_apart)
         arguments = (source.data_ptr(), target.data_ptr(), source.numel(), moved(source.dtype))
         return (call, *arguments), (source, target), copies
@@ -97,7 +96,6 @@ class Gathers(Calls):
                 f"the output for it {counts[rank]}; they must be equal"
             )
         source = contiguous(input, apart)
-        require_host(source)
         address, offsets, kept = copies.outputs(parts, counts, apart)
         arguments = (source.data_ptr(), address, counts, offsets, moved(source.dtype))
         return (call, *arguments), (source, kept), copies
@@ -138,7 +136,6 @@ class Gathers(Calls):
 
     def _gather_call(self, input, outputs_of, root, apart=False):
         source = contiguous(input, apart)
-        require_host(source)
         copies = Copies()
         address, offsets, target = 0, None, None
         if outputs_of is not None:

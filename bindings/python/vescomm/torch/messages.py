@@ -4,7 +4,7 @@
 
 from .. import _core
 from ..types import ANY_SOURCE
-from .arrays import Copies, contiguous, require_host
+from .arrays import Copies, contiguous
 from .calls import Calls, single
 from .dtypes import moved
 from .operation import Operation
@@ -27,7 +27,6 @@ class Messages(Calls):
     def send(self, tensors, peer, tag=0):
         tensor = single(tensors, "send")
         data = contiguous(tensor)
-        require_host(data)
         request = self._start_message(data, _send, self._peer(peer, "send"), tag)
         what = f"send to rank {peer}"
         return self._work(Message(self._link, request, what, data, [tensor], None), data.nbytes)

@@ -5,7 +5,7 @@
 import torch
 
 from .. import _core
-from .arrays import Copies, contiguous, is_plain, joined, overlap, require_host, tangled
+from .arrays import Copies, contiguous, is_plain, joined, overlap, tangled
 from .calls import Calls, options, require_pairs, require_types, require_whole, single
 from .dtypes import reduced
 
@@ -57,7 +57,6 @@ class Reductions(Calls):
         root = opts.rootRank
         data = copies.in_place(tensor) if root == self._link.rank else contiguous(tensor)
         data, number, operator, more = reduced(data, opts.reduceOp)
-        require_host(data)
         address = data.data_ptr()
         request = self._link.start(
             data, _reduce, address, address, data.numel(), number, operator, root, *more
@@ -107,7 +106,6 @@ class Reductions(Calls):
             copies = Copies()
         require_whole(input, output, self._link.size, "reduce_scatter", "input", "output")
         source = contiguous(input, apart)
-        require_host(source)
         target = copies.output(output, output_apart)
         source, number, operator, more = reduced(source, opts.reduceOp)
         target = reduced(target, opts.reduceOp)[0]
