@@ -21,16 +21,21 @@ namespace {
 // The system's Python. The first one in PATH may be an environment without matplotlib.
 constexpr const char *python = "/usr/bin/python3";
 
-// Paths of the script when installed and in the source tree, both set by Meson.
-constexpr const char *scripts[] = {VESCOMM_PLAN_DRAW_INSTALLED, VESCOMM_PLAN_DRAW_SOURCE};
+// Places of the script, relative to the folder of this program: in an installation, which may have
+// been moved, and in the build folder.
+constexpr const char *scripts[] = {VESCOMM_PLAN_DATA "/draw_plan.py", "draw_plan.py"};
 
 std::string find_script() {
-    std::error_code missing;
-    for (const char *script : scripts)
-        if (std::filesystem::exists(script, missing)) return script;
-    throw std::runtime_error(
-        fmt::format("draw_plan.py is neither at {} nor at {}; install vescomm-plan again",
-                    scripts[0], scripts[1]));
+    const std::filesystem::path folder =
+        std::filesystem::read_symlink("/proc/self/exe").parent_path();
+    std::string places;
+    for (const char *script : scripts) {
+        const std::filesystem::path path = (folder / script).lexically_normal();
+        std::error_code missing;
+        if (std::filesystem::exists(path, missing)) return path;
+        places += (places.empty() ? "neither at " : " nor at ") + path.string();
+    }
+    throw std::runtime_error(fmt::format("draw_plan.py is {}; install vescomm-plan again", places));
 }
 
 // A temporary file that is already unlinked. It exists while it is open.

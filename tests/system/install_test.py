@@ -143,6 +143,26 @@ def names_follow_the_rules(installation):
     return f"{len(growing)} structs, {len(reads)} functions"
 
 
+def plan_draws_by_the_script_beside_it(installation):
+    """The installation has been moved: its files are not in the folders of the build's options."""
+    (program,) = installation.root.rglob("bin/vescomm-plan")
+    (script,) = installation.root.rglob("draw_plan.py")
+    picture = installation.root.parent / "plan.png"
+    command = [program, "--model", "llama-3-8b", "--ranks", 2, "--picture", picture]
+    original = script.read_bytes()
+    try:
+        script.write_text("import sys\nopen(sys.argv[2], 'w').write('drawn')\n", encoding="ascii")
+        run(*command, env=installation.environment)
+        expect(picture.read_text(encoding="ascii") == "drawn", "another script has drawn")
+        script.unlink()
+        done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False,
+                              env=installation.environment)
+        expect(done.returncode != 0 and f"draw_plan.py is neither at {script} nor" in done.stderr,
+               f"{done.returncode}: {done.stderr}")
+    finally:
+        script.write_bytes(original)
+
+
 def versions_agree(installation):
     text = installation.header.read_text()
     numbers = [re.search(rf"#define VESCOMM_VERSION_{part} (\d+)", text).group(1)
@@ -167,7 +187,7 @@ def main():
         cases = [] if slow else [
             (case.__name__.replace("_", " "), lambda c=case: c(installation))
             for case in (headers_compile_alone, library_shows_only_its_api, names_follow_the_rules,
-                         versions_agree, examples_run, collectives_on_arrays)]
+                         plan_draws_by_the_script_beside_it, versions_agree, examples_run, collectives_on_arrays)]
         cases += [] if slow else consumers.cases(installation, folder)
         cases += packages.cases(installation, BUILD, folder, slow)
         return run_cases(cases, [word for word in sys.argv[3:] if word != "--slow"])

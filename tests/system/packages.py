@@ -1,15 +1,18 @@
 # SPDX-FileCopyrightText: The vescomm authors
 # SPDX-License-Identifier: Apache-2.0
-"""Cases of install_test.py: the Debian packages, and the tarball of a release."""
+"""Cases of install_test.py: the Debian packages, the wheel, and the tarball of a release."""
 
+import json
 import os
 import re
+import subprocess
 import tarfile
+import zipfile
 from pathlib import Path
 
 import consumers
 from consumers import SOURCE, need
-from installation import Installation, install, run
+from installation import Installation, install, option, run
 from ranks import Skipped, expect
 
 BUILD_PACKAGES = SOURCE / "bindings/debian/build.sh"
@@ -72,6 +75,58 @@ def debian_packages(installation, build, folder):
     program = consumers.trainer(packaged, folder, "trainer.c")
     consumers.losses(packaged, 3, program, packaged.library_path)
     return note
+
+
+def python_of(build, *modules):
+    """The Python for which the package is built, if it has these modules."""
+    python = option(build, "python_program") or "/usr/bin/python3"
+    for module in modules:
+        done = subprocess.run([python, "-c", f"import {module}"], capture_output=True, check=False)
+        if done.returncode != 0:
+            raise Skipped(f"{python} has no {module}")
+    return python
+
+
+# Files of the wheel, in the folder of the package, beside the modules of Python.
+IN_WHEEL = {"bin/vescomm-info", "bin/vescomm-plan", "bin/vescomm-run", "bin/vescomm_perf",
+            "lib/libvescomm.so.0", "lib/libvescomm-planner.so.0", "share/vescomm/draw_plan.py",
+            "share/vescomm/vescomm-perf-1.schema.json", "share/vescomm/vescomm-plan-1.schema.json"}
+
+
+def wheel_has_programs_and_their_data(_, build, folder):
+    """With the options of pyproject.toml, without building it."""
+    python = python_of(build, "nanobind")
+    project = (SOURCE / "pyproject.toml").read_text(encoding="utf-8")
+    (tags,) = re.findall(r'"--tags=([^"]*)"', project)
+    run("meson", "setup", folder, SOURCE, f"-Dpython_program={python}",
+        *re.findall(r'"(-D[^"]*)"', project))
+    plan = json.loads(run("meson", "introspect", folder, "--install-plan"))
+    files = {file["destination"] for group in plan.values() for file in group.values()
+             if file["tag"] in tags.split(",")}
+    package = "{py_platlib}/vescomm/"
+    expect(all(file.startswith(package) for file in files), f"not in the package: {files}")
+    found = {re.sub(r"(\.so\.0)[.\d]*$", r"\1", file[len(package):]) for file in files}
+    expect(IN_WHEEL <= found, f"missing {sorted(IN_WHEEL - found)} in {sorted(found)}")
+    return f"{len(files)} files"
+
+
+def wheel_is_built(_, build, folder):
+    """By pip. Its program draws by the script of the wheel."""
+    python = python_of(build, "pip", "mesonpy", "nanobind")
+    run(python, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "--wheel-dir", folder,
+        SOURCE)
+    (wheel,) = folder.glob("vescomm-*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder)
+    found = files_of(folder / "vescomm")
+    expect(IN_WHEEL <= found, f"missing {sorted(IN_WHEEL - found)} in {sorted(found)}")
+    program = folder / "vescomm/bin/vescomm-plan"
+    program.chmod(0o755)  # zipfile sets no modes
+    script = folder / "vescomm/share/vescomm/draw_plan.py"
+    script.write_text("import sys\nopen(sys.argv[2], 'w').write('drawn')\n", encoding="ascii")
+    run(program, "--model", "llama-3-8b", "--ranks", "2", "--picture", folder / "plan.png")
+    expect((folder / "plan.png").read_text(encoding="ascii") == "drawn", "another script has drawn")
+    return f"{wheel.name}, {len(found)} files"
 
 
 def release(build, folder):
@@ -140,8 +195,8 @@ def subproject_is_built(installation, _, folder):
 
 def cases(installation, build, folder, slow):
     """(name, function) of each case."""
-    quick_cases = (debian_packages, tarball_of_a_release)
-    slow_cases = (packages_are_built, release_is_built, subproject_is_built)
+    quick_cases = (debian_packages, wheel_has_programs_and_their_data, tarball_of_a_release)
+    slow_cases = (packages_are_built, wheel_is_built, release_is_built, subproject_is_built)
     for case in slow_cases if slow else quick_cases:
         name = case.__name__
         yield name.replace("_", " "), lambda c=case, n=name: c(installation, build, folder / n)

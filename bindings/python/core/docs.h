@@ -122,7 +122,7 @@ inline constexpr const char *request_explain =
 inline constexpr const char *request_message =
     "Returns the message that the request has received: its sender, tag, type and count.\n\n"
     "Args:\n    index: which receive of a group, from 0; 0 for a single receive.\n\n"
-    "Raises:\n    InvalidArgumentError: it is running, or has no such receive.\n" VESCOMM_ALONE;
+    "Raises:\n    InvalidArgumentError: it is running, or has no such receive.\n" VESCOMM_LOCAL;
 inline constexpr const char *request_free =
     "Frees the request and its arrays, as dropping it does.\n" VESCOMM_ALONE;
 

@@ -27,8 +27,21 @@ CommHandle &Request::comm() const {
     return *comm_;
 }
 
+namespace {
+
+struct Counted {
+    explicit Counted(int &number) : number(number) { ++number; }
+    Counted(const Counted &) = delete;
+    Counted &operator=(const Counted &) = delete;
+    ~Counted() { --number; }
+    int &number;
+};
+
+}  // namespace
+
 void Request::start() {
     CommHandle &on = comm();
+    const Counted start(starts_);
     check(on.call([&] { return vescomm_request_start(request_, nullptr); }));
 }
 
@@ -105,11 +118,12 @@ std::string Request::explain() {
     return text;
 }
 
+// Calls on the communicator do not disturb it: another thread may finalize the communicator.
 nb::object Request::message(Integer index) {
-    CommHandle &on = comm();
+    if (request_ == nullptr) refuse_freed();
+    if (starts_ > 0) refuse("another thread starts the request; wait for it first");
     vescomm_message_info_t info = vescomm_message_info_init();
-    check(on.call_briefly(
-        [&] { return vescomm_request_get_message(request_, index.small(), &info); }));
+    check(vescomm_request_get_message(request_, index.small(), &info));
     return nb::module_::import_("vescomm.types")
         .attr("Message")(info.source, info.tag, to_python(info.type), info.count);
 }

@@ -62,6 +62,7 @@ private:
     Arguments arrays_;
     nanobind::object owner_;  // of memory that was given by address; null when it is complete
     int waits_ = 0;  // threads that test it or wait for it
+    int starts_ = 0;  // threads that start it
 };
 
 void define_request(nanobind::module_ &module);

@@ -1423,7 +1423,7 @@ static inline vescomm_message_info_t vescomm_message_info_init(void) {
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: the request is running, or has no such
  *         receive; nothing is written.
  *
- * Collective: no.  Blocking: no.  Threads: one at a time per communicator.  Since: 0.1
+ * Collective: no.  Blocking: no.  Threads: safe, unless one starts the request.  Since: 0.1
  */
 VESCOMM_API vescomm_status_t vescomm_request_get_message(vescomm_request_t *request, int32_t index,
                                                          vescomm_message_info_t *info);

@@ -4,6 +4,7 @@
 """Tensors that share memory with one another, and tensors that wrap others."""
 
 import unittest
+import unittest.mock
 
 import ranks
 import torch
@@ -248,6 +249,36 @@ def refused():
     assert one.item() == size
 
 
+def defective():
+    """An exception while a call is built is not taken for a refusal of its arrays: it is raised at
+    once, and the call is not built again.
+    """
+    from vescomm.torch import exchanges, gathers, reductions
+
+    size = dist.get_world_size()
+    part, whole = torch.ones(2), torch.ones(2 * size)
+    parts = list(torch.ones(2 * size).split(2))
+    for module, name, call in (
+        (exchanges, "moved", lambda: dist.scatter(part, parts)),
+        (exchanges, "moved", lambda: dist.all_to_all_single(torch.empty(2 * size), whole)),
+        (exchanges, "moved", lambda: dist.all_to_all([torch.empty(2)] * size, parts)),
+        (gathers, "moved", lambda: dist.all_gather_into_tensor(whole, part)),
+        (gathers, "moved", lambda: dist.all_gather(parts, part)),
+        (gathers, "moved", lambda: dist.gather(part, parts)),
+        (reductions, "reduced", lambda: dist.reduce_scatter_tensor(part, whole)),
+        (reductions, "reduced", lambda: dist.reduce_scatter(part, parts)),
+    ):
+        defect = ValueError("a defect")
+        with unittest.mock.patch.object(module, name, side_effect=defect) as patched:
+            try:
+                call()
+                raise AssertionError("no exception")
+            except ValueError as error:
+                assert error is defect, error
+        assert patched.call_count == 1, (name, patched.call_count)
+        call()
+
+
 class Aliases(unittest.TestCase):
     def check(self, function, counts=(3, LARGE)):
         for size in (1, 2, 3):
@@ -277,6 +308,9 @@ class Aliases(unittest.TestCase):
     def test_results_of_functional_collectives(self):
         for size in (1, 2, 3):
             ranks.run(size, wrapped)
+
+    def test_exceptions_of_other_causes(self):
+        ranks.run(1, defective)
 
     def test_wrappers_without_memory(self):
         ranks.run(2, refused)

@@ -480,6 +480,7 @@ def refuse():
         options.reduceOp = operator
         return options
 
+    meta, metas = torch.empty(1, device="meta"), torch.empty(size(), device="meta")
     for call, words in [
         (lambda: world.all_gather_single(torch.empty(5), torch.empty(3)), "5 elements"),
         (lambda: world.all_gather_single(torch.empty(3 * size()), torch.empty(3).int()), "types"),
@@ -487,7 +488,17 @@ def refuse():
         (lambda: world.reduce_scatter([torch.empty(3)], [[torch.empty(2)] * size()]), "3 elements"),
         (lambda: world.all_to_all_single(torch.empty(9), torch.empty(9), [9], [4]), "splits"),
         (lambda: world.send([torch.empty(1)], size(), 0), f"names rank {size()}"),
-        (lambda: world.allreduce([torch.empty(1, device="meta")]), "device meta"),
+        (lambda: world.allreduce([meta]), "device meta"),
+        (lambda: world.reduce([meta]), "device meta"),
+        (lambda: world.broadcast([meta]), "device meta"),
+        (lambda: world.send([meta], 0, 0), "device meta"),
+        (lambda: world.recv([meta], 0, 0), "device meta"),
+        (lambda: world.all_gather_single(torch.empty(size()), meta), "device meta"),
+        (lambda: world.allgather([[torch.empty(1)] * size()], [meta]), "device meta"),
+        (lambda: world.reduce_scatter_single(torch.empty(1), metas), "device meta"),
+        (lambda: world.reduce_scatter([torch.empty(1)], [[meta] * size()]), "device meta"),
+        (lambda: world.all_to_all_single(torch.empty(size()), metas, [], []), "device meta"),
+        (lambda: world.alltoall([torch.empty(1)] * size(), [meta] * size()), "device meta"),
         (lambda: world.allreduce([torch.empty(1, dtype=torch.float8_e8m0fnu)]), "float8_e8m0fnu"),
         (lambda: world.allreduce([torch.ones(1)], dist.ReduceOp.BAND), "torch.float32 with"),
         (lambda: world.reduce([half], op=dist.ReduceOp.PRODUCT), "torch.complex32 with"),

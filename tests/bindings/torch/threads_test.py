@@ -7,11 +7,13 @@ import contextlib
 import gc
 import threading
 import unittest
+import unittest.mock
 import weakref
 
 import ranks
 import torch
 import torch.distributed as dist
+import vescomm
 
 LARGE = 200_000  # elements; a thread completes the operation
 
@@ -93,6 +95,49 @@ def profiled():
         assert len(spans) == 2, spans
 
 
+def finalizing():
+    """Rank 0 ends its group before rank 1. Meanwhile its threads may wait, and calls are refused."""
+    link = dist.group.WORLD._link
+    store = dist.distributed_c10d._get_default_store()
+    if dist.get_rank() == 1:
+        store.wait(["finalizing"])
+        dist.send(torch.full((3,), 1.0), 0)
+        store.wait(["refused"])
+        return
+    received = torch.zeros(3)
+    receive = dist.irecv(received)
+    begun, finalize = threading.Event(), vescomm._core.Communicator.finalize
+
+    def note(comm):
+        begun.set()
+        finalize(comm)
+
+    with unittest.mock.patch.object(vescomm._core.Communicator, "finalize", note):
+        end = threading.Thread(target=link.finalize)
+        end.start()
+        begun.wait()
+    world = dist.group.WORLD
+    for call in (
+        lambda: dist.all_reduce(torch.ones(3)),
+        lambda: dist.all_gather([torch.ones(3)] * 2, torch.ones(3)),
+        lambda: dist.isend(torch.ones(3), 1),
+        lambda: world.allreduce_coalesced([torch.ones(3), torch.ones(2)]),
+    ):
+        try:
+            call()
+            raise AssertionError("no exception")
+        except ValueError as error:
+            text = "rank 0 started a call on group"
+            assert text in str(error) and "after the end of the group" in str(error), error
+    assert end.is_alive()
+    store.set("finalizing", "")
+    receive.wait()
+    assert (received == 1).all() and receive.source_rank() == 1 and end.is_alive()
+    store.set("refused", "")
+    end.join()
+    assert link.failure is None
+
+
 class Waits:
     """Stands for an operation that is complete."""
 
@@ -113,6 +158,9 @@ class Threads(unittest.TestCase):
 
     def test_tensors_without_a_thread(self):
         ranks.run(2, tensors_live)
+
+    def test_calls_while_the_group_ends(self):
+        ranks.run(2, finalizing)
 
     def test_profiler_that_ends_after_a_wait(self):
         ranks.run(2, profiled)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The vescomm authors
 # SPDX-License-Identifier: Apache-2.0
-"""The parts that all calls of a group share: their options, checks, and ends.
+"""The parts that all calls of a group share: their options, checks, starts, and ends.
 
 A call with options that do not ask for an asynchronous operation returns None when it is complete;
 torch accepts that everywhere. A call without options is asynchronous, as in torch.
@@ -146,10 +146,29 @@ class _Collected:
 
 
 class Calls:
-    """The ends of calls, over the Link in self._link."""
+    """The starts and ends of calls, over the Link in self._link."""
 
     _link = None
     _collected = None
+
+    def _start(self, build, *arguments):
+        """Starts a call on arrays, and returns its request and what else `build` returned.
+
+        The library takes no arrays that overlap, but for a rank's own block in place. It refuses
+        them before the operation starts. The call is then built again, with every array apart from
+        the others: calls that do not need it bear no cost.
+
+        Args:
+            build: build(*arguments, apart=False) returns the call, as a tuple of a function and its
+                arguments; the memory that it uses; and the Copies that follow it.
+        """
+        call, kept, copies = build(*arguments)
+        try:
+            return self._link.start(kept, *call), kept, copies
+        except ValueError:
+            pass
+        call, kept, copies = build(*arguments, apart=True)
+        return self._link.start(kept, *call), kept, copies
 
     def _end(self, request, opts, what, tensors, result, nbytes, then=None):
         """Waits for a request, or returns its Work."""

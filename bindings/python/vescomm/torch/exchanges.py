@@ -7,7 +7,7 @@ scatter, all_to_all.
 import torch
 
 from .. import _core
-from .arrays import Copies, contiguous, require_host, sources
+from .arrays import Copies, contiguous, sources
 from .calls import Calls, options, require_equal, require_types, single
 from .dtypes import moved
 
@@ -24,7 +24,6 @@ class Exchanges(Calls):
         copies = Copies()
         root = opts.rootRank
         data = contiguous(tensor) if root == self._link.rank else copies.output(tensor)
-        require_host(data)
         request = self._link.start(
             data, _broadcast, data.data_ptr(), data.numel(), moved(data.dtype), root
         )
@@ -39,32 +38,18 @@ class Exchanges(Calls):
         if opts.rootRank == self._link.rank:
             parts = self._each(single(inputs, "scatter"), "scatter", "inputs")
             require_equal(parts, output, "scatter", "inputs", "output")
-        copies = Copies()
-        try:
-            request, kept = self._start_scatter(output, parts, opts, copies)
-        except ValueError:
-            copies = Copies()
-            request, kept = self._start_scatter(output, parts, opts, copies, apart=True)
+        request, kept, copies = self._start(self._scatter_call, output, parts, opts.rootRank)
         return self._end(request, opts, "scatter", kept, [output], output.nbytes, copies)
 
-    def _start_scatter(self, output, parts, opts, copies, apart=False):
+    def _scatter_call(self, output, parts, root, apart=False):
         counts = [output.numel()] * self._link.size
         address, offsets, source = 0, None, None
         if parts is not None:
             address, offsets, source = sources(parts, counts, apart)
+        copies = Copies()
         target = copies.output(output)
-        kept = (source, target)
-        request = self._link.start(
-            kept,
-            _scatter_v,
-            address,
-            target.data_ptr(),
-            counts,
-            offsets,
-            moved(output.dtype),
-            opts.rootRank,
-        )
-        return request, kept
+        arguments = (address, target.data_ptr(), counts, offsets, moved(output.dtype), root)
+        return (_scatter_v, *arguments), (source, target), copies
 
     def all_to_all_single(self, output, input, output_splits, input_splits, opts=None, *more, **named):
         opts = options(opts, more, named)
@@ -79,69 +64,42 @@ class Exchanges(Calls):
                 f"{output.numel()} as output; the numbers must be equal, and multiples of the "
                 f"{self._link.size} ranks"
             )
+        request, kept, copies = self._start(
+            self._all_to_all_single_call, output, input, given, taken
+        )
+        nbytes = max(input.nbytes, output.nbytes)
+        return self._end(request, opts, "all_to_all", kept, [output], nbytes, copies)
+
+    def _all_to_all_single_call(self, output, input, given, taken, apart=False):
         copies = Copies()
         target = copies.output(output)
-        source = contiguous(input)
-        try:
-            request = self._start_exchange(source, target, given, taken)
-        except ValueError:
-            source = contiguous(input, apart=True)
-            request = self._start_exchange(source, target, given, taken)
-        nbytes = max(source.nbytes, target.nbytes)
-        return self._end(request, opts, "all_to_all", (source, target), [output], nbytes, copies)
-
-    def _start_exchange(self, source, target, given, taken):
-        require_host(source)
+        source = contiguous(input, apart)
         number = moved(source.dtype)
-        addresses = source.data_ptr(), target.data_ptr()
+        begin, end = source.data_ptr(), target.data_ptr()
         if given is None:
-            count = source.numel() // self._link.size
-            return self._link.start((source, target), _all_to_all, *addresses, count, number)
-        return self._link.start(
-            (source, target),
-            _all_to_all_v,
-            addresses[0],
-            given,
-            None,
-            addresses[1],
-            taken,
-            None,
-            number,
-        )
+            call = (_all_to_all, begin, end, source.numel() // self._link.size, number)
+        else:
+            call = (_all_to_all_v, begin, given, None, end, taken, None, number)
+        return call, (source, target), copies
 
     def alltoall(self, outputs, inputs, opts=None, *more, **named):
         opts = options(opts, more, named)
         outputs = self._each(outputs, "all_to_all", "outputs")
         inputs = self._each(inputs, "all_to_all", "inputs")
         require_types([*outputs, *inputs], "all_to_all")
-        copies = Copies()
-        try:
-            request, kept = self._start_alltoall(outputs, inputs, copies)
-        except ValueError:
-            copies = Copies()
-            request, kept = self._start_alltoall(outputs, inputs, copies, apart=True)
+        request, kept, copies = self._start(self._all_to_all_call, outputs, inputs)
         nbytes = max(sum(each.nbytes for each in inputs), sum(each.nbytes for each in outputs))
         return self._end(request, opts, "all_to_all", kept, list(outputs), nbytes, copies)
 
-    def _start_alltoall(self, outputs, inputs, copies, apart=False):
+    def _all_to_all_call(self, outputs, inputs, apart=False):
         given = [input.numel() for input in inputs]
         taken = [output.numel() for output in outputs]
         source, source_offsets, kept_source = sources(inputs, given, apart)
+        copies = Copies()
         target, target_offsets, kept_target = copies.outputs(outputs, taken, apart)
-        kept = (kept_source, kept_target)
         number = moved(inputs[0].dtype)
-        request = self._link.start(
-            kept,
-            _all_to_all_v,
-            source,
-            given,
-            source_offsets,
-            target,
-            taken,
-            target_offsets,
-            number,
-        )
-        return request, kept
+        arguments = (source, given, source_offsets, target, taken, target_offsets, number)
+        return (_all_to_all_v, *arguments), (kept_source, kept_target), copies
 
     def _splits(self, tensor, splits, name):
         """Elements for each rank, of splits of the first dimension."""

@@ -5,7 +5,7 @@
 import torch
 
 from .. import _core
-from .arrays import Copies, contiguous, overlap, require_host, tangled
+from .arrays import Copies, contiguous, overlap, tangled
 from .calls import Calls, options, require_equal, require_pairs, require_types, require_whole, single
 from .dtypes import moved
 
@@ -19,12 +19,7 @@ _gather_v = _core.Communicator.start_gather_v_at
 class Gathers(Calls):
     def all_gather_single(self, output, input, opts=None):
         opts = options(opts)
-        call, kept, copies = self._all_gather_call(_all_gather, output, input)
-        try:
-            request = self._link.start(kept, *call)
-        except ValueError:
-            call, kept, copies = self._all_gather_call(_all_gather, output, input, apart=True)
-            request = self._link.start(kept, *call)
+        request, kept, copies = self._start(self._all_gather_call, _all_gather, output, input)
         return self._end(request, opts, "all_gather", kept, [output], output.nbytes, copies)
 
     def all_gather_single_coalesced(self, outputs, inputs, opts=None):
@@ -54,7 +49,6 @@ class Gathers(Calls):
             copies = Copies()
         require_whole(output, input, self._link.size, "all_gather", "output", "input")
         source = contiguous(input, apart)
-        require_host(source)
         target = copies.output(output, output_apart)
         arguments = (source.data_ptr(), target.data_ptr(), source.numel(), moved(source.dtype))
         return (call, *arguments), (source, target), copies
@@ -64,15 +58,8 @@ class Gathers(Calls):
             outputs, inputs = [outputs], [inputs]
         input = single(inputs, "all_gather")
         opts = options(opts, more, named)
-        copies = Copies()
         parts = self._each(single(outputs, "all_gather"), "all_gather", "outputs")
-        call, kept = self._all_gather_v_call(_all_gather_v, parts, input, copies)
-        try:
-            request = self._link.start(kept, *call)
-        except ValueError:
-            copies = Copies()
-            call, kept = self._all_gather_v_call(_all_gather_v, parts, input, copies, apart=True)
-            request = self._link.start(kept, *call)
+        request, kept, copies = self._start(self._all_gather_v_call, _all_gather_v, parts, input)
         nbytes = sum(part.nbytes for part in parts)
         return self._end(request, opts, "all_gather", kept, list(parts), nbytes, copies)
 
@@ -88,7 +75,7 @@ class Gathers(Calls):
         all_apart = tangled([(parts, (input,)) for parts, input in zip(lists, inputs)])
         for parts, input in zip(lists, inputs):
             apart = all_apart or overlap(parts, input, parts[self._link.rank].data_ptr())
-            call, keep = self._all_gather_v_call(
+            call, keep, _ = self._all_gather_v_call(
                 _all_gather_v_in_group, parts, input, copies, apart
             )
             calls.append(call)
@@ -97,7 +84,9 @@ class Gathers(Calls):
         result = [part for parts in outputs for part in parts]
         return self._end_group(calls, opts, "all_gather", kept, result, nbytes, copies)
 
-    def _all_gather_v_call(self, call, parts, input, copies, apart=False):
+    def _all_gather_v_call(self, call, parts, input, copies=None, apart=False):
+        if copies is None:
+            copies = Copies()
         rank = self._link.rank
         require_types([input, *parts], "all_gather")
         counts = [part.numel() for part in parts]
@@ -107,10 +96,9 @@ class Gathers(Calls):
                 f"the output for it {counts[rank]}; they must be equal"
             )
         source = contiguous(input, apart)
-        require_host(source)
         address, offsets, kept = copies.outputs(parts, counts, apart)
         arguments = (source.data_ptr(), address, counts, offsets, moved(source.dtype))
-        return (call, *arguments), (source, kept)
+        return (call, *arguments), (source, kept), copies
 
     def gather(self, outputs, inputs, opts=None, *more, **named):
         if isinstance(inputs, torch.Tensor):
@@ -142,31 +130,16 @@ class Gathers(Calls):
 
     def _gather(self, input, outputs_of, result, opts):
         """outputs_of: None, or on the root a function that returns what Copies.outputs() does."""
-        copies = Copies()
-        try:
-            request, kept = self._start_gather(input, outputs_of, opts, copies)
-        except ValueError:
-            copies = Copies()
-            request, kept = self._start_gather(input, outputs_of, opts, copies, apart=True)
+        request, kept, copies = self._start(self._gather_call, input, outputs_of, opts.rootRank)
         nbytes = input.nbytes * self._link.size
         return self._end(request, opts, "gather", kept, result, nbytes, copies)
 
-    def _start_gather(self, input, outputs_of, opts, copies, apart=False):
+    def _gather_call(self, input, outputs_of, root, apart=False):
         source = contiguous(input, apart)
-        require_host(source)
+        copies = Copies()
         address, offsets, target = 0, None, None
         if outputs_of is not None:
             address, offsets, target = outputs_of(copies, apart)
         counts = [source.numel()] * self._link.size
-        kept = (source, target)
-        request = self._link.start(
-            kept,
-            _gather_v,
-            source.data_ptr(),
-            address,
-            counts,
-            offsets,
-            moved(source.dtype),
-            opts.rootRank,
-        )
-        return request, kept
+        arguments = (source.data_ptr(), address, counts, offsets, moved(source.dtype), root)
+        return (_gather_v, *arguments), (source, target), copies

@@ -9,7 +9,7 @@ import warnings
 
 import torch
 
-from .. import _core
+from .. import _core, errors
 from . import bootstrap, closing
 from .completer import InAnyOrder, InOrder
 from .errors import failure_of, timeout_of
@@ -22,7 +22,7 @@ class Link:
     """Starts calls of one group on its communicator, and waits for them.
 
     Threads: safe. Calls start one at a time, in the order in which threads take the lock; waits hold
-    no lock.
+    no lock. The library permits no call beside finalize(): its beginning is the end of calls.
     """
 
     def __init__(self, store, rank, size, timeout, name):
@@ -38,6 +38,7 @@ class Link:
         self._messages = InAnyOrder(f"vescomm {name} messages")
         self._closing = None
         self._closed = False  # close() has begun
+        self._finalizing = False  # finalize() has begun; guarded by the lock
         self.failure = None
         self.calls = 0  # started so far, without messages
         self.monitored = 0  # calls of monitored_barrier() so far
@@ -48,24 +49,22 @@ class Link:
         open_links[id(self)] = self
         closing.register()
 
-    def start(self, kept, call, *arguments):
+    def start(self, kept, call, *arguments, is_message=False):
         """Starts a call of the communicator, and returns its request. The request keeps an object,
         the owner of the memory of the arguments, until it is complete: also if nobody keeps the
         request, as after an exception of a signal handler.
+
+        Args:
+            is_message: True: not all ranks of the group take part, so it is not counted.
         """
         try:
             with self._lock:
+                if self._finalizing:
+                    self._refuse()
                 request = call(self.comm, *arguments, kept)
-                self.calls += 1
+                if not is_message:
+                    self.calls += 1
                 return request
-        except Exception as error:
-            raise self.failed(error, f"starting a call on rank {self.rank}") from None
-
-    def start_message(self, kept, call, *arguments):
-        """The same for a message. Not all ranks of the group take part in it."""
-        try:
-            with self._lock:
-                return call(self.comm, *arguments, kept)
         except Exception as error:
             raise self.failed(error, f"starting a call on rank {self.rank}") from None
 
@@ -73,6 +72,8 @@ class Link:
         """Starts calls, given as tuples of a call and its arguments, as one request."""
         try:
             with self._lock:
+                if self._finalizing:
+                    self._refuse()
                 self.calls += 1
                 try:
                     self.comm.group_begin()
@@ -85,6 +86,14 @@ class Link:
                     raise
         except Exception as error:
             raise self.failed(error, f"starting calls on rank {self.rank}") from None
+
+    def _refuse(self):
+        """Raises the failure of the communicator, or that its use has ended."""
+        self.comm.progress()
+        raise errors.InvalidArgumentError(
+            f"vescomm: rank {self.rank} started a call on group {self.name} after the end of the "
+            "group; make all calls before destroy_process_group(), and before the process ends"
+        )
 
     def _end_open_group(self, error):
         """Breaks the communicator, and ends its group, if it has an open one."""
@@ -114,9 +123,8 @@ class Link:
         raise error
 
     def sender(self, request):
-        """The rank whose message a request has received."""
-        with self._lock:
-            return request.message().source
+        """The rank whose message a request, which is complete, has received."""
+        return request.message().source
 
     def failed(self, error, what):
         """The exception to raise for one that an operation raised; noted as the failure of the link."""
@@ -167,10 +175,13 @@ class Link:
             self._closing.join()
 
     def finalize(self):
-        """Returns when all ranks have called it, or the communicator is broken."""
+        """Returns when all ranks have called it, or the communicator is broken. Other threads may wait
+        meanwhile; calls that they start are refused.
+        """
+        with self._lock:  # no call is starting
+            self._finalizing = True
         try:
-            with self._lock:  # the library refuses it while a call starts
-                self.comm.finalize()
+            self.comm.finalize()
         except Exception:
             pass  # every operation has got the reason
         open_links.pop(id(self), None)

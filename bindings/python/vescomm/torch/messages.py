@@ -4,7 +4,7 @@
 
 from .. import _core
 from ..types import ANY_SOURCE
-from .arrays import Copies, contiguous, require_host
+from .arrays import Copies, contiguous
 from .calls import Calls, single
 from .dtypes import moved
 from .operation import Operation
@@ -27,16 +27,7 @@ class Messages(Calls):
     def send(self, tensors, peer, tag=0):
         tensor = single(tensors, "send")
         data = contiguous(tensor)
-        require_host(data)
-        request = self._link.start_message(
-            data,
-            _send,
-            data.data_ptr(),
-            data.numel(),
-            moved(data.dtype),
-            self._peer(peer, "send"),
-            tag,
-        )
+        request = self._start_message(data, _send, self._peer(peer, "send"), tag)
         what = f"send to rank {peer}"
         return self._work(Message(self._link, request, what, data, [tensor], None), data.nbytes)
 
@@ -50,11 +41,13 @@ class Messages(Calls):
         tensor = single(tensors, "recv")
         copies = Copies()
         data = copies.output(tensor)
-        request = self._link.start_message(
-            data, _receive, data.data_ptr(), data.numel(), moved(data.dtype), peer, tag
-        )
+        request = self._start_message(data, _receive, peer, tag)
         operation = Received(self._link, request, what, data, [tensor], copies)
         return self._work(operation, data.nbytes)
+
+    def _start_message(self, data, call, peer, tag):
+        arguments = (data.data_ptr(), data.numel(), moved(data.dtype), peer, tag)
+        return self._link.start(data, call, *arguments, is_message=True)
 
     def _peer(self, peer, what):
         if not 0 <= peer < self._link.size:

@@ -5,7 +5,7 @@
 import torch
 
 from .. import _core
-from .arrays import Copies, contiguous, is_plain, joined, overlap, require_host, tangled
+from .arrays import Copies, contiguous, is_plain, joined, overlap, tangled
 from .calls import Calls, options, require_pairs, require_types, require_whole, single
 from .dtypes import reduced
 
@@ -57,7 +57,6 @@ class Reductions(Calls):
         root = opts.rootRank
         data = copies.in_place(tensor) if root == self._link.rank else contiguous(tensor)
         data, number, operator, more = reduced(data, opts.reduceOp)
-        require_host(data)
         address = data.data_ptr()
         request = self._link.start(
             data, _reduce, address, address, data.numel(), number, operator, root, *more
@@ -66,14 +65,9 @@ class Reductions(Calls):
 
     def reduce_scatter_single(self, output, input, opts=None):
         opts = options(opts)
-        call, kept, copies = self._reduce_scatter_call(_reduce_scatter, output, input, opts)
-        try:
-            request = self._link.start(kept, *call)
-        except ValueError:
-            call, kept, copies = self._reduce_scatter_call(
-                _reduce_scatter, output, input, opts, apart=True
-            )
-            request = self._link.start(kept, *call)
+        request, kept, copies = self._start(
+            self._reduce_scatter_call, _reduce_scatter, output, input, opts
+        )
         return self._end(
             request, opts, "reduce_scatter", kept, [output], input.nbytes, copies
         )
@@ -112,7 +106,6 @@ class Reductions(Calls):
             copies = Copies()
         require_whole(input, output, self._link.size, "reduce_scatter", "input", "output")
         source = contiguous(input, apart)
-        require_host(source)
         target = copies.output(output, output_apart)
         source, number, operator, more = reduced(source, opts.reduceOp)
         target = reduced(target, opts.reduceOp)[0]
@@ -133,22 +126,17 @@ class Reductions(Calls):
                 "must be equal"
             )
         require_types([output, *parts], "reduce_scatter")
+        request, kept, copies = self._start(
+            self._reduce_scatter_v_call, output, parts, counts, opts
+        )
+        nbytes = sum(counts) * output.element_size()
+        return self._end(request, opts, "reduce_scatter", kept, [output], nbytes, copies)
+
+    def _reduce_scatter_v_call(self, output, parts, counts, opts, apart=False):
         copies = Copies()
         target, number, operator, more = reduced(copies.output(output), opts.reduceOp)
-        source = joined(parts)
-        if parts[0].dtype == torch.complex32:
+        source = joined(parts, apart)
+        if output.dtype == torch.complex32:
             counts = [2 * count for count in counts]
-        arguments = target.data_ptr(), counts, number, operator, *more
-        try:
-            request = self._link.start(
-                (source, target), _reduce_scatter_v, source.data_ptr(), *arguments
-            )
-        except ValueError:
-            source = joined(parts, apart=True)
-            request = self._link.start(
-                (source, target), _reduce_scatter_v, source.data_ptr(), *arguments
-            )
-        nbytes = sum(counts) * output.element_size()
-        return self._end(
-            request, opts, "reduce_scatter", (source, target), [output], nbytes, copies
-        )
+        arguments = (source.data_ptr(), target.data_ptr(), counts, number, operator, *more)
+        return (_reduce_scatter_v, *arguments), (source, target), copies
