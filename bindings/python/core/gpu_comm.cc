@@ -195,7 +195,7 @@ void define_gpu_comm(nb::module_ &module) {
     nb::class_<Gpu>(module, "GpuCommunicator", nb::is_weak_referenceable())
         .def("__init__", create_gpu, arg("comm"), arg("workspace_bytes"), arg("min_ctas"),
              arg("max_ctas"), arg("shrinkable"), arg("method").none(), arg("nccl_comm"))
-        .def("_own", [](Gpu *self, const CreatedGpu &made) { new (self) Gpu{made.handle}; })
+        .def("__init__", [](Gpu *self, const CreatedGpu &made) { new (self) Gpu{made.handle}; })
         .def("_split", split_gpu, arg().none(), arg(), arg(), arg(), arg(), arg().none())
         .def("_shrink", shrink_gpu, arg(), arg(), arg(), arg(), arg(), arg().none())
         .def_prop_ro(

@@ -6,7 +6,7 @@
 # arrays are addresses, which the caller keeps valid until the call or its request is complete. Every
 # start_NAME_at() takes one argument more than its stub: the owner of the memory, which the request
 # keeps until it is complete.
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union, overload
 
 from .types import Message, Type
 
@@ -37,11 +37,13 @@ class GpuArray:
 class CreatedGpuCommunicator: ...
 
 class GpuCommunicator:
+    @overload
+    def __init__(self, created: CreatedGpuCommunicator, /) -> None: ...
+    @overload
     def __init__(
         self, comm: Communicator, workspace_bytes: int, min_ctas: int, max_ctas: int,
         shrinkable: bool, method: Optional[str], nccl_comm: int,
     ) -> None: ...
-    def _own(self, created: CreatedGpuCommunicator, /) -> None: ...
     def _split(
         self, comm: Optional[Communicator], workspace_bytes: int, min_ctas: int, max_ctas: int,
         shrinkable: bool, method: Optional[str], /,

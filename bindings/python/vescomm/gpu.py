@@ -114,7 +114,7 @@ class Communicator(_core.GpuCommunicator):
     @classmethod
     def _of(cls, created: Any) -> "Communicator":
         comm = cls.__new__(cls)
-        comm._own(created)
+        _core.GpuCommunicator.__init__(comm, created)
         return comm
 
     def split(

@@ -141,7 +141,7 @@ class Gpu(unittest.TestCase):
 
     def test_survivors_shrink_their_devices(self):
         def run(shrinkable):
-            all_ranks = threading.Barrier(3)
+            all_ranks = threading.Barrier(3, timeout=60)
 
             def body(comm):
                 device = gpu.Communicator(comm, shrinkable=shrinkable)
