@@ -18,6 +18,44 @@ cuda::Stream stream_of(void *stream) {
     return static_cast<cuda::Stream>(stream);
 }
 
+DeviceCommunicator::Options checked_options(const vescomm_gpu_comm_options_t *options,
+                                            const char *function) {
+    const auto given = read_options(options, function, "options");
+    if (given.min_ctas < 0 || given.max_ctas < 0 ||
+        (given.max_ctas != 0 && given.max_ctas < given.min_ctas))
+        throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
+                    std::string(function) + ": min_ctas is " + std::to_string(given.min_ctas) +
+                        " and max_ctas " + std::to_string(given.max_ctas) +
+                        "; they must be 0 or more, the minimum at most the maximum");
+    DeviceCommunicator::Options wanted;
+    wanted.workspace_bytes = given.workspace_bytes;
+    wanted.min_ctas = given.min_ctas;
+    wanted.max_ctas = given.max_ctas;
+    wanted.shrinkable = given.shrinkable != 0;
+    if (given.method != nullptr) wanted.method = given.method;
+    wanted.borrowed = static_cast<nccl::Comm>(given.nccl_comm);
+    check_device_method(wanted.method);
+    return wanted;
+}
+
+// Options of a communicator that is made from another one.
+DeviceCommunicator::Options derived_options(const vescomm_gpu_comm_options_t *options,
+                                            const char *function) {
+    DeviceCommunicator::Options wanted = checked_options(options, function);
+    if (wanted.borrowed != nullptr)
+        throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
+                    std::string(function) +
+                        ": nccl_comm is given, and the communicator is made from the parent; pass "
+                        "NULL, or call vescomm_gpu_comm_create()");
+    return wanted;
+}
+
+vescomm_gpu_comm_t *hand_out(std::unique_ptr<vescomm_gpu_comm> handle,
+                             std::unique_ptr<DeviceCommunicator> made) {
+    handle->value = std::move(made);
+    return handle.release();
+}
+
 }  // namespace
 
 vescomm_status_t vescomm_gpu_check_support(std::int32_t *nccl_version) {
@@ -35,26 +73,48 @@ vescomm_status_t vescomm_gpu_comm_create(vescomm_comm_t *comm,
         require(comm, function, "comm");
         collective_create(*comm->value, [&] {
             require(out, function, "out");
-            const auto given = read_options(options, function, "options");
-            if (given.min_ctas < 0 || given.max_ctas < 0 ||
-                (given.max_ctas != 0 && given.max_ctas < given.min_ctas))
-                throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
-                            std::string(function) + ": min_ctas is " +
-                                std::to_string(given.min_ctas) + " and max_ctas " +
-                                std::to_string(given.max_ctas) +
-                                "; they must be 0 or more, the minimum at most the maximum");
-            DeviceCommunicator::Options wanted;
-            wanted.workspace_bytes = given.workspace_bytes;
-            wanted.min_ctas = given.min_ctas;
-            wanted.max_ctas = given.max_ctas;
-            if (given.method != nullptr) wanted.method = given.method;
-            wanted.borrowed = static_cast<nccl::Comm>(given.nccl_comm);
-            check_device_method(wanted.method);
+            const auto wanted = checked_options(options, function);
             auto made = std::make_unique<vescomm_gpu_comm>();
             made->parent = comm->value;
             const GpuLibraries &libraries = agree_on_libraries(*comm->value, gpu_libraries);
-            made->value = DeviceCommunicator::create(comm->value, wanted, libraries);
-            *out = made.release();
+            *out = hand_out(std::move(made),
+                            DeviceCommunicator::create(comm->value, wanted, libraries));
+        });
+    });
+}
+
+vescomm_status_t vescomm_gpu_comm_split(vescomm_gpu_comm_t *parent, vescomm_comm_t *comm,
+                                        const vescomm_gpu_comm_options_t *options,
+                                        vescomm_gpu_comm_t **out) {
+    return guarded([&] {
+        const char *function = "vescomm_gpu_comm_split";
+        require(parent, function, "parent");
+        collective_create(*parent->parent, [&] {
+            require(out, function, "out");
+            if (comm != nullptr) require(comm, function, "comm");
+            const auto wanted = derived_options(options, function);
+            auto made = std::make_unique<vescomm_gpu_comm>();
+            if (comm != nullptr) made->parent = comm->value;
+            auto value = DeviceCommunicator::split(*parent->value, made->parent, wanted);
+            *out = value ? hand_out(std::move(made), std::move(value)) : nullptr;
+        });
+    });
+}
+
+vescomm_status_t vescomm_gpu_comm_shrink(vescomm_gpu_comm_t *parent, vescomm_comm_t *survivors,
+                                         const vescomm_gpu_comm_options_t *options,
+                                         vescomm_gpu_comm_t **out) {
+    return guarded([&] {
+        const char *function = "vescomm_gpu_comm_shrink";
+        require(survivors, function, "survivors");
+        collective_create(*survivors->value, [&] {
+            require(parent, function, "parent");
+            require(out, function, "out");
+            const auto wanted = derived_options(options, function);
+            auto made = std::make_unique<vescomm_gpu_comm>();
+            made->parent = survivors->value;
+            *out = hand_out(std::move(made),
+                            DeviceCommunicator::shrink(*parent->value, survivors->value, wanted));
         });
     });
 }
@@ -67,6 +127,7 @@ vescomm_status_t vescomm_gpu_comm_get_info(const vescomm_gpu_comm_t *comm,
         vescomm_gpu_comm_info_t ours = vescomm_gpu_comm_info_init();
         ours.device = comm->value->device();
         ours.nccl_version = comm->value->libraries().nccl_version;
+        ours.derived = comm->value->derived() ? 1 : 0;
         write_struct(info, ours, function, "info");
     });
 }

@@ -2,30 +2,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/device_communicator.h"
 
-#include <algorithm>
-#include <chrono>
 #include <cstring>
-#include <thread>
-#include <utility>
 
-#include "base/interrupt.h"
 #include "comm/agree.h"
+#include "gpu/device_communicator_calls.h"
 #include "gpu/relaxed_capture.h"
-#include "observe/log.h"
 
 namespace vescomm::internal {
-namespace {
 
-// Seconds within which NCCL and the work of a device end, unless the timeout is shorter.
-constexpr double end_seconds = 10;
-
-// The status of a failure of NCCL. INVALID_ARGUMENT is none: it means that nothing has happened,
-// and NCCL's failures break the communicator.
+// INVALID_ARGUMENT is none: it means that nothing has happened, and NCCL's failures break the
+// communicator.
 vescomm_status_t status_of(nccl::Result result) {
     return result == nccl::remote_error ? VESCOMM_ERROR_PEER_FAILED : VESCOMM_ERROR_SYSTEM;
 }
-
-}  // namespace
 
 const GpuLibraries &agree_on_libraries(Communicator &comm,
                                        const std::function<const GpuLibraries &()> &find) {
@@ -48,17 +37,21 @@ std::unique_ptr<DeviceCommunicator> DeviceCommunicator::create(std::shared_ptr<C
     return made;
 }
 
-void DeviceCommunicator::connect() {
-    const char *label = "device communicator creation";
-    Communicator &c = *comm_;
-    require_same(c, label, c.deadline(),
+void DeviceCommunicator::compare_options(Deadline deadline) {
+    require_same(*comm_, "device communicator creation", deadline,
                  {{"workspace_bytes", std::to_string(options_.workspace_bytes)},
                   {"min_ctas", std::to_string(options_.min_ctas)},
                   {"max_ctas", std::to_string(options_.max_ctas)},
+                  {"shrinkable", std::to_string(options_.shrinkable)},
                   {"method", options_.method},
                   {"nccl_comm", options_.borrowed != nullptr ? "given" : "NULL"},
                   {"the version of NCCL", nccl_version_text(libraries_.nccl_version)}});
-    const auto ids = agree(c, label, c.deadline(), [&] {
+}
+
+void DeviceCommunicator::connect() {
+    Communicator &c = *comm_;
+    compare_options(c.deadline());
+    const auto ids = agree(c, "device communicator creation", c.deadline(), [&] {
         if (c.config().encryption == "yes" && c.nodes().count() > 1)
             throw Error(VESCOMM_ERROR_UNSUPPORTED,
                         "VESCOMM_ENCRYPTION=yes is set, and NCCL does not encrypt the data between "
@@ -66,7 +59,7 @@ void DeviceCommunicator::connect() {
         if (const auto error = libraries_.cuda.get_device(&device_); error != cuda::success)
             throw Error(VESCOMM_ERROR_SYSTEM, "cudaGetDevice() failed: " + cuda_reason(error));
         if (options_.borrowed != nullptr) check_borrowed();
-        else watch_ = make_watch();
+        else if (!watch_) watch_ = make_watch();
         if (rank() != 0 || options_.borrowed != nullptr) return std::string();
         nccl::UniqueId id;
         if (const auto result = libraries_.nccl.get_unique_id(&id); result != nccl::success)
@@ -75,10 +68,14 @@ void DeviceCommunicator::connect() {
     });
     if (options_.borrowed != nullptr) nccl_ = options_.borrowed;
     else create_nccl(ids[0]);
+    complete();
+}
+
+void DeviceCommunicator::complete() {
     link_peers();
     if (options_.workspace_bytes == 0) return;
     // Every rank knows whether all of them have their workspace.
-    agree(c, "device workspace", c.deadline(), [&] {
+    agree(*comm_, "device workspace", comm_->deadline(), [&] {
         const auto result =
             libraries_.nccl.mem_alloc(&workspace_, registered_bytes(options_.workspace_bytes));
         if (result != nccl::success)
@@ -87,6 +84,14 @@ void DeviceCommunicator::connect() {
                             " bytes cannot be allocated: " + reason(result));
         return std::string();
     });
+}
+
+nccl::Config DeviceCommunicator::nccl_config() const {
+    nccl::Config config;
+    config.blocking = 1;
+    if (options_.min_ctas != 0) config.min_ctas = options_.min_ctas;
+    if (options_.max_ctas != 0) config.max_ctas = options_.max_ctas;
+    return config;
 }
 
 void DeviceCommunicator::create_nccl(const std::string &text) {
@@ -99,9 +104,7 @@ void DeviceCommunicator::create_nccl(const std::string &text) {
         nccl::Comm comm = nullptr;
     };
     const auto made = std::make_shared<Made>();
-    made->config.blocking = 1;
-    if (options_.min_ctas != 0) made->config.min_ctas = options_.min_ctas;
-    if (options_.max_ctas != 0) made->config.max_ctas = options_.max_ctas;
+    made->config = nccl_config();
     const char *function = "ncclCommInitRankConfig()";
     const nccl::Result result = call_in_background(
         function,
@@ -145,93 +148,8 @@ void DeviceCommunicator::check_borrowed() const {
                     std::to_string(ranks()) + " on device " + std::to_string(device_));
 }
 
-DeviceCommunicator::~DeviceCommunicator() {
-    const RelaxedCapture relaxed(libraries_.cuda);
-    if (comm_->failure().broken()) abort_nccl();
-    if (!memories_.empty() || workspace_ != nullptr) {
-        if (device_is_idle()) {
-            for (const auto &[pointer, memory] : memories_) release(pointer, memory);
-            if (workspace_ != nullptr) release(workspace_, {});
-        } else {
-            log_leak("its device memory", "work of the device may still use it");
-            if (peer_links_) peer_links_->leak();
-        }
-    }
-    if (options_.borrowed == nullptr) finalize_nccl();
-    abort_nccl();  // no effect if it has been finalized
-}
-
-void DeviceCommunicator::finalize_nccl() noexcept {
-    if (!has_nccl()) return;
-    const BackgroundCall end = call_on_device([nccl = libraries_.nccl, comm = nccl_](auto &) {
-        const nccl::Result result = nccl.comm_finalize(comm);
-        return result == nccl::success ? nccl.comm_destroy(comm) : result;
-    });
-    const Deadline limit = comm_->deadline();
-    const auto turn = [&] { return Deadline::after(std::min(limit.seconds_left(), 0.01)); };
-    while (!end.wait(turn()) && !comm_->failure().broken() && !limit.expired()) continue;
-    if (end.done() && end.result() != nccl::success) return;
-    nccl_ = nullptr;
-    if (end.done()) return;
-    abort_runs_ = true;
-    log_leak("the communicator of NCCL",
-             "ncclCommFinalize() does not return; it waits for graphs that captured its calls, and "
-             "for earlier work of their streams");
-}
-
-Deadline DeviceCommunicator::end_limit() const {
-    return Deadline::after(std::min<double>(comm_->config().timeout_seconds, end_seconds));
-}
-
-template <typename Call>
-BackgroundCall DeviceCommunicator::call_on_device(const Call &call) const {
-    return BackgroundCall([cuda = libraries_.cuda, device = device_, call] {
-        const RelaxedCapture relaxed(cuda);
-        cuda.set_device(device);
-        return call(cuda);
-    });
-}
-
-template <typename Call>
-nccl::Result DeviceCommunicator::call_in_background(const char *function, const Call &call) {
-    const BackgroundCall running = call_on_device(call);
-    poll(function, [&] { return running.done(); });
-    return running.result();
-}
-
-BackgroundCall DeviceCommunicator::synchronize_device() const {
-    return call_on_device([](const cuda::Runtime &cuda) { return cuda.device_synchronize(); });
-}
-
-bool DeviceCommunicator::usable() const {
-    try {
-        comm_->check();
-        return true;
-    } catch (const Error &) {
-        return false;
-    }
-}
-
-bool DeviceCommunicator::device_is_idle() noexcept {
-    if (abort_runs_) return false;
-    const BackgroundCall wait = synchronize_device();
-    // After any other error of CUDA no work of the device runs any more.
-    return wait.wait(comm_->failure().broken() ? end_limit() : comm_->deadline()) &&
-           wait.result() != cuda::capture_unsupported;
-}
-
-void DeviceCommunicator::log_leak(const char *what, const char *why) const noexcept {
-    try {
-        log(LogLevel::warn, "gpu", rank(), ranks(),
-            std::string("a device communicator leaks ") + what + " until the process ends: " + why);
-    } catch (const std::bad_alloc &) {
-        // The line is lost.
-    }
-}
-
 void DeviceCommunicator::check() {
-    if (comm_->failure().broken()) abort_nccl();
-    comm_->check();
+    end_if_broken([&] { comm_->check(); });
     nccl::Result error = nccl::success;
     const nccl::Result result = libraries_.nccl.comm_get_async_error(nccl_, &error);
     if (result != nccl::success) error = result;
@@ -242,6 +160,10 @@ void DeviceCommunicator::check() {
 
 void DeviceCommunicator::check_call(const char *function) {
     check();
+    check_device(function);
+}
+
+void DeviceCommunicator::check_device(const char *function) {
     int device = -1;
     require_cuda(libraries_.cuda.get_device(&device), "cudaGetDevice()");
     if (device != device_)
@@ -311,55 +233,9 @@ nccl::Result DeviceCommunicator::settle(const char *function) {
     return result;
 }
 
-template <typename Done>
-void DeviceCommunicator::poll(const char *what, const Done &done) {
-    const Deadline limit = comm_->deadline();
-    Clock::time_point ask = next_interrupt(limit.moment());
-    // NCCL starts a call in some ten microseconds: the first waits do not sleep. Long ones leave
-    // the core to others.
-    const Clock::time_point sleep_after = Clock::now() + std::chrono::milliseconds(1);
-    auto pause = std::chrono::microseconds(10);
-    while (!done()) {
-        if (comm_->failure().broken()) abort_nccl();
-        comm_->try_progress();  // throws the failure
-        if (limit.expired())
-            fail(VESCOMM_ERROR_TIMEOUT,
-                 "rank " + std::to_string(rank()) + " waited for " + what + " until its deadline");
-        if (can_interrupt() && Clock::now() >= ask) {
-            if (interrupted())
-                fail(VESCOMM_ERROR_ABORTED, "the program of rank " + std::to_string(rank()) +
-                                                " ended its wait for " + what);
-            ask = next_interrupt(limit.moment());
-        }
-        if (Clock::now() < sleep_after) {
-            std::this_thread::yield();
-            continue;
-        }
-        std::this_thread::sleep_for(pause);
-        pause = std::min(2 * pause, std::chrono::microseconds(1000));
-    }
-}
-
-void DeviceCommunicator::abort_nccl() noexcept {
-    if (peer_links_) peer_links_->end();
-    const nccl::Comm ended = std::exchange(nccl_, nullptr);
-    if (ended == nullptr || options_.borrowed != nullptr) return;
-    if (watch_ && watch_->ended() && libraries_.nccl.comm_revoke == nullptr) return;  // it did
-    const BackgroundCall abort =
-        call_on_device([comm_abort = libraries_.nccl.comm_abort, ended](const cuda::Runtime &) {
-            return comm_abort(ended);
-        });
-    if (abort.wait(end_limit())) return;
-    abort_runs_ = true;
-    log_leak(
-        "the communicator of NCCL",
-        "ncclCommAbort() does not return; it waits for graphs that captured its calls, and for "
-        "earlier work of their streams");
-}
-
 void DeviceCommunicator::fail(vescomm_status_t status, const std::string &why) {
     comm_->fail(status, why);
-    abort_nccl();
+    end_nccl();
     comm_->failure().check();  // the first cause, if it was another one
     throw Error(status, why);
 }
@@ -369,12 +245,6 @@ std::string DeviceCommunicator::reason(nccl::Result result) const {
     const char *last = libraries_.nccl.get_last_error(nccl_);
     if (last != nullptr && *last != '\0') text += std::string(" (") + last + ")";
     return text;
-}
-
-cuda::Error DeviceCommunicator::wait_for_device(const char *what) {
-    const BackgroundCall idle = synchronize_device();
-    poll(what, [&] { return idle.done(); });
-    return idle.result();
 }
 
 }  // namespace vescomm::internal

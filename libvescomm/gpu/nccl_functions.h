@@ -47,6 +47,10 @@ inline constexpr Op sum = 0, prod = 1, max = 2, min = 3, average = 4;
 inline constexpr int window_symmetric = 1;  // NCCL_WIN_COLL_SYMMETRIC
 inline constexpr std::size_t window_alignment = 4096;  // NCCL_WIN_REQUIRED_ALIGNMENT
 
+inline constexpr int no_color = -1;  // NCCL_SPLIT_NOCOLOR
+inline constexpr int shrink_default = 0;  // NCCL_SHRINK_DEFAULT
+inline constexpr int shrink_abort = 1;  // NCCL_SHRINK_ABORT
+
 struct UniqueId {
     char internal[128];
 };
@@ -117,9 +121,12 @@ struct Config {
       (void *output, std::size_t count, Type type, int peer, Comm comm, cuda::Stream stream))
 
 // Functions that NCCL may lack. Then they are nullptr.
-#define VESCOMM_NCCL_OPTIONAL_FUNCTIONS(X)                                    \
-    X(ncclCommRevoke, comm_revoke, (Comm comm, int flags)) /* since 2.28.7 */ \
-    X(ncclGetPeerDevicePointer, get_peer_device_pointer,                      \
+#define VESCOMM_NCCL_OPTIONAL_FUNCTIONS(X)                                                     \
+    X(ncclCommSplit, comm_split, (Comm comm, int color, int key, Comm *child, Config *config)) \
+    X(ncclCommShrink, comm_shrink,                                                             \
+      (Comm comm, int *excluded, int count, Comm *child, Config *config, int flags))           \
+    X(ncclCommRevoke, comm_revoke, (Comm comm, int flags)) /* since 2.28.7 */                  \
+    X(ncclGetPeerDevicePointer, get_peer_device_pointer,                                       \
       (Window window, std::size_t offset, int peer, void **pointer)) /* since 2.29.2 */
 
 // Loaded functions. All of them return ncclResult_t, except the two that return text.

@@ -124,12 +124,14 @@ FREEZE(VESCOMM_ANY_SOURCE == -2);
 
 MEMBER(vescomm_gpu_comm_options_t, min_ctas, 4);
 MEMBER(vescomm_gpu_comm_options_t, max_ctas, 8);
+MEMBER(vescomm_gpu_comm_options_t, shrinkable, 12);
 MEMBER(vescomm_gpu_comm_options_t, workspace_bytes, 16);
 MEMBER(vescomm_gpu_comm_options_t, method, 24);
 MEMBER(vescomm_gpu_comm_options_t, nccl_comm, 32);
 FREEZE(sizeof(vescomm_gpu_comm_options_t) == 40);
 MEMBER(vescomm_gpu_comm_info_t, device, 4);
 MEMBER(vescomm_gpu_comm_info_t, nccl_version, 8);
+MEMBER(vescomm_gpu_comm_info_t, derived, 12);
 FREEZE(sizeof(vescomm_gpu_comm_info_t) == 16);
 
 MEMBER(vescomm_gpu_buffer_options_t, struct_size, 0);

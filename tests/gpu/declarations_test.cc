@@ -112,6 +112,9 @@ static_assert(nccl::f8e5m2 == ncclFloat8e5m2);
 static_assert(nccl::sum == ncclSum && nccl::prod == ncclProd && nccl::max == ncclMax);
 static_assert(nccl::min == ncclMin && nccl::average == ncclAvg);
 static_assert(nccl::window_symmetric == NCCL_WIN_COLL_SYMMETRIC);
+static_assert(nccl::no_color == NCCL_SPLIT_NOCOLOR);
+static_assert(nccl::shrink_default == NCCL_SHRINK_DEFAULT);
+static_assert(nccl::shrink_abort == NCCL_SHRINK_ABORT);
 static_assert(nccl::window_alignment == NCCL_WIN_REQUIRED_ALIGNMENT);
 static_assert(sizeof(nccl::UniqueId) == sizeof(ncclUniqueId));
 

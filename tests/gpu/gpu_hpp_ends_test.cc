@@ -184,6 +184,39 @@ TEST(GpuHppFailures, ARankThatDoesNotCallIsATimeout) {
     EXPECT_EQ(take_violations(), "");
 }
 
+TEST(GpuHppFailures, SurvivorsShrinkTheirDevices) {
+    std::barrier<> all(3);
+    run_hpp_ranks(3, [&](HppRank &r) {
+        auto options = vescomm_gpu_comm_options_init();
+        options.shrinkable = 1;
+        gpu::Communicator device(r.comm, options);
+        gpu::Buffer buffer(device, four_each(3));
+        all.arrive_and_wait();
+        if (r.rank == 1) {
+            gpu_double::kill_device(1);
+            vescomm_comm_abort(r.comm.get(), "rank 1 has ended");
+        } else {
+            expect_error(
+                [&] {
+                    buffer.all_gather_v(r.stream);
+                    device.wait(r.stream);
+                },
+                VESCOMM_ERROR_ABORTED, "rank 1 has ended");
+            const std::int32_t failed[] = {1};
+            Communicator host = r.comm.shrink(failed);
+            gpu::Communicator survivors = device.shrink(host);
+            EXPECT_EQ(survivors.info().derived, 1);
+            gpu::Buffer again(survivors, four_each(2));
+            r.put(again.shard(), Floats(4, static_cast<float>(r.rank)));
+            again.all_gather_v(r.stream);
+            survivors.wait(r.stream);
+            EXPECT_EQ(r.get(again.data()), (Floats{0, 0, 0, 0, 2, 2, 2, 2}));
+        }
+        all.arrive_and_wait();
+    });
+    EXPECT_EQ(take_violations(), "");
+}
+
 TEST(GpuHppFailures, AFailureOfNcclNamesTheRank) {
     std::barrier<> all(3);
     run_hpp_ranks(3, [&](HppRank &r) {

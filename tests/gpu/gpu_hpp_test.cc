@@ -160,6 +160,33 @@ TEST(GpuHpp, ReduceAndBroadcastHaveTheirResults) {
     EXPECT_EQ(take_violations(), "");
 }
 
+TEST(GpuHpp, PartsHaveTheRanksOfTheirCommunicator) {
+    run_hpp_ranks(3, [](HppRank &r) {
+        gpu::Communicator device(r.comm);
+        Communicator host = r.comm.split(r.rank == 1 ? -1 : 0, -r.rank);
+        gpu::Communicator part = device.split(host);
+        EXPECT_EQ(part.get() == nullptr, r.rank == 1);
+        if (part.get() != nullptr) {
+            EXPECT_EQ(part.info().derived, 1);
+            EXPECT_EQ(part.rank(), r.rank == 2 ? 0 : 1);
+            gpu::Buffer buffer(part, Layout::from_counts(uneven(2)));
+            const Floats own = terms(part.rank(), part.rank(), buffer.shard().elements);
+            r.put(buffer.shard(), own);
+            buffer.all_gather_v(r.stream);
+            part.wait(r.stream);
+            Floats all = terms(0, 0, 8);
+            for (const float one : terms(1, 1, 20)) all.push_back(one);
+            EXPECT_EQ(r.get(buffer.data()), all);
+        }
+        part.free();
+        const gpu::Array one(r.upload(Floats{1}), 1);
+        gpu::all_reduce(device, one, VESCOMM_SUM, r.stream);
+        device.wait(r.stream);
+        EXPECT_EQ(r.get(one), Floats{3}) << "the parent works";
+    });
+    EXPECT_EQ(take_violations(), "");
+}
+
 TEST(GpuHpp, TensorsAndBytesHaveTheTypeOfTheBuffer) {
     run_hpp_ranks(2, [](HppRank &r) {
         const std::vector<Tensor> tensors = {{"w", {2, 4}, 0}, {"b", {3}, 8}};

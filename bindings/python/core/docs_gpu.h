@@ -10,6 +10,8 @@ namespace vescomm::python::docs {
 
 inline constexpr const char *gpu_device =
     "Number of the device, the current one of the thread that created it. Since: 0.1";
+inline constexpr const char *gpu_derived =
+    "True if NCCL has created its communicator from that of a parent. Since: 0.1";
 inline constexpr const char *gpu_check =
     "Raises the first failure of the communicator, also one of work that still "
     "runs.\n" VESCOMM_ALONE;

@@ -19,22 +19,68 @@ namespace vescomm::python {
 
 namespace {
 
-void create_gpu(Gpu *self, Comm &comm, std::uint64_t workspace_bytes, Integer min_ctas,
-                Integer max_ctas, const Name &method, Integer nccl_comm) {
+// Options of a device communicator. It borrows the method.
+vescomm_gpu_comm_options_t options_of(std::uint64_t workspace_bytes, Integer min_ctas,
+                                      Integer max_ctas, bool shrinkable, const Name &method) {
     vescomm_gpu_comm_options_t options = vescomm_gpu_comm_options_init();
     options.workspace_bytes = workspace_bytes;
     options.min_ctas = min_ctas.small();
     options.max_ctas = max_ctas.small();
+    options.shrinkable = shrinkable ? 1 : 0;
     options.method = text_of(method);
+    return options;
+}
+
+vescomm_gpu_comm_info_t info_of(const GpuHandle &handle) {
+    vescomm_gpu_comm_info_t info = vescomm_gpu_comm_info_init();
+    check(vescomm_gpu_comm_get_info(handle.get(), &info));
+    return info;
+}
+
+void create_gpu(Gpu *self, Comm &comm, std::uint64_t workspace_bytes, Integer min_ctas,
+                Integer max_ctas, bool shrinkable, const Name &method, Integer nccl_comm) {
+    auto options = options_of(workspace_bytes, min_ctas, max_ctas, shrinkable, method);
     options.nccl_comm = nccl_comm.pointer();
     auto handle = std::make_shared<GpuHandle>();
     handle->comm = comm.share();
     comm.run(
         [&](vescomm_comm_t *on) { return vescomm_gpu_comm_create(on, &options, &handle->gpu); });
-    vescomm_gpu_comm_info_t info = vescomm_gpu_comm_info_init();
-    check(vescomm_gpu_comm_get_info(handle->gpu, &info));
-    handle->device = info.device;
+    handle->device = info_of(*handle).device;
     new (self) Gpu{std::move(handle)};
+}
+
+// A device communicator that no object of vescomm.gpu.Communicator has yet.
+struct CreatedGpu {
+    std::shared_ptr<GpuHandle> handle;
+};
+
+// None: this rank is in no part.
+std::optional<CreatedGpu> split_gpu(const Gpu &parent, Comm *comm, std::uint64_t workspace_bytes,
+                                    Integer min_ctas, Integer max_ctas, bool shrinkable,
+                                    const Name &method) {
+    const auto options = options_of(workspace_bytes, min_ctas, max_ctas, shrinkable, method);
+    auto handle = std::make_shared<GpuHandle>();
+    if (comm != nullptr) handle->comm = comm->share();
+    vescomm_comm_t *const part = comm != nullptr ? handle->comm->get() : nullptr;
+    parent.run([&](vescomm_gpu_comm_t *on) {
+        return vescomm_gpu_comm_split(on, part, &options, &handle->gpu);
+    });
+    if (comm == nullptr) return {};
+    handle->device = info_of(*handle).device;
+    return CreatedGpu{std::move(handle)};
+}
+
+CreatedGpu shrink_gpu(const Gpu &parent, Comm &survivors, std::uint64_t workspace_bytes,
+                      Integer min_ctas, Integer max_ctas, bool shrinkable, const Name &method) {
+    const auto options = options_of(workspace_bytes, min_ctas, max_ctas, shrinkable, method);
+    auto handle = std::make_shared<GpuHandle>();
+    handle->comm = survivors.share();
+    vescomm_gpu_comm_t *const from = parent.handle->get();
+    survivors.run([&](vescomm_comm_t *on) {
+        return vescomm_gpu_comm_shrink(from, on, &options, &handle->gpu);
+    });
+    handle->device = info_of(*handle).device;
+    return CreatedGpu{std::move(handle)};
 }
 
 std::int32_t check_support() {
@@ -145,9 +191,16 @@ void gpu_mfree(const Gpu &gpu, Integer address) {
 
 void define_gpu_comm(nb::module_ &module) {
     using nb::arg;
+    nb::class_<CreatedGpu>(module, "CreatedGpuCommunicator");
     nb::class_<Gpu>(module, "GpuCommunicator", nb::is_weak_referenceable())
         .def("__init__", create_gpu, arg("comm"), arg("workspace_bytes"), arg("min_ctas"),
-             arg("max_ctas"), arg("method").none(), arg("nccl_comm"))
+             arg("max_ctas"), arg("shrinkable"), arg("method").none(), arg("nccl_comm"))
+        .def("__init__", [](Gpu *self, const CreatedGpu &made) { new (self) Gpu{made.handle}; })
+        .def("_split", split_gpu, arg().none(), arg(), arg(), arg(), arg(), arg().none())
+        .def("_shrink", shrink_gpu, arg(), arg(), arg(), arg(), arg(), arg().none())
+        .def_prop_ro(
+            "derived", [](const Gpu &gpu) { return info_of(*gpu.handle).derived != 0; },
+            docs::gpu_derived)
         .def_prop_ro(
             "device", [](const Gpu &gpu) { return gpu.handle->device; }, docs::gpu_device)
         .def("_all_gather_v", all_gather_v, arg(), arg(), arg().none(), arg())

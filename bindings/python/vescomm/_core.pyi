@@ -6,7 +6,7 @@
 # arrays are addresses, which the caller keeps valid until the call or its request is complete. Every
 # start_NAME_at() takes one argument more than its stub: the owner of the memory, which the request
 # keeps until it is complete.
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union, overload
 
 from .types import Message, Type
 
@@ -34,13 +34,28 @@ class GpuArray:
     def __dlpack__(self, **arguments: Any) -> Any: ...
     def __dlpack_device__(self) -> Tuple[int, int]: ...
 
+class CreatedGpuCommunicator: ...
+
 class GpuCommunicator:
+    @overload
+    def __init__(self, created: CreatedGpuCommunicator, /) -> None: ...
+    @overload
     def __init__(
         self, comm: Communicator, workspace_bytes: int, min_ctas: int, max_ctas: int,
-        method: Optional[str], nccl_comm: int,
+        shrinkable: bool, method: Optional[str], nccl_comm: int,
     ) -> None: ...
+    def _split(
+        self, comm: Optional[Communicator], workspace_bytes: int, min_ctas: int, max_ctas: int,
+        shrinkable: bool, method: Optional[str], /,
+    ) -> Optional[CreatedGpuCommunicator]: ...
+    def _shrink(
+        self, survivors: Communicator, workspace_bytes: int, min_ctas: int, max_ctas: int,
+        shrinkable: bool, method: Optional[str], /,
+    ) -> CreatedGpuCommunicator: ...
     @property
     def device(self) -> int: ...
+    @property
+    def derived(self) -> bool: ...
     def _all_gather_v(
         self, output: AnyDeviceArray, layout: Any, source: Optional[AnyDeviceArray], stream: int, /
     ) -> None: ...

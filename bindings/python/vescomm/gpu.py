@@ -83,6 +83,7 @@ class Communicator(_core.GpuCommunicator):
         workspace_bytes: int = 0,
         min_ctas: int = 0,
         max_ctas: int = 0,
+        shrinkable: bool = False,
         method: Optional[str] = None,
         nccl_comm: int = 0,
     ) -> None:
@@ -92,6 +93,9 @@ class Communicator(_core.GpuCommunicator):
             comm: its control plane connects NCCL. It may be freed before or after this one.
             workspace_bytes: device memory for the method "padded".
             min_ctas, max_ctas: numbers of thread blocks of NCCL's kernels. 0: NCCL chooses.
+            shrinkable: a failure revokes NCCL's communicator instead of aborting it, so that
+                shrink() can use ncclCommShrink(). Graphs that captured its calls must not be
+                launched after the failure.
             method: of all_gather_v and reduce_scatter_v, such as "rooted". None: vescomm chooses.
             nccl_comm: the address of an ncclComm_t of the program, of the same ranks. 0: a new one.
 
@@ -103,7 +107,76 @@ class Communicator(_core.GpuCommunicator):
         Collective: yes, same order.  Blocking: yes, at most the timeout.  Threads: one at a time per
         communicator.  Since: 0.1
         """
-        super().__init__(comm, workspace_bytes, min_ctas, max_ctas, method, nccl_comm)
+        super().__init__(
+            comm, workspace_bytes, min_ctas, max_ctas, shrinkable, method, nccl_comm
+        )
+
+    @classmethod
+    def _of(cls, created: Any) -> "Communicator":
+        comm = cls.__new__(cls)
+        _core.GpuCommunicator.__init__(comm, created)
+        return comm
+
+    def split(
+        self,
+        comm: Optional[HostCommunicator],
+        *,
+        workspace_bytes: int = 0,
+        min_ctas: int = 0,
+        max_ctas: int = 0,
+        shrinkable: bool = False,
+        method: Optional[str] = None,
+    ) -> Optional["Communicator"]:
+        """Creates a device communicator of some ranks of this one through ncclCommSplit(), or, if
+        NCCL cannot, a new one on all ranks; see derived. This one stays usable. Waits for the work
+        of the device.
+
+        Args:
+            comm: of ranks of this communicator, as split() of the host's returns it. None: this
+                rank is in no new communicator.
+            workspace_bytes, min_ctas, max_ctas, shrinkable, method: as in Communicator(); the same
+                on every rank of comm.
+
+        Returns:
+            The new communicator; None if comm is None.
+
+        Raises:
+            as Communicator(). If ncclCommSplit() fails on a rank, this communicator is broken.
+
+        Collective: yes, all ranks of this communicator, same order.  Blocking: yes, at most the
+        timeout.  Threads: one at a time per communicator.  Since: 0.1
+        """
+        created = self._split(comm, workspace_bytes, min_ctas, max_ctas, shrinkable, method)
+        return None if created is None else type(self)._of(created)
+
+    def shrink(
+        self,
+        survivors: HostCommunicator,
+        *,
+        workspace_bytes: int = 0,
+        min_ctas: int = 0,
+        max_ctas: int = 0,
+        shrinkable: bool = False,
+        method: Optional[str] = None,
+    ) -> "Communicator":
+        """Creates a device communicator of the survivors of this one through ncclCommShrink(), or,
+        if NCCL cannot, a new one on all ranks; see derived. After a failure NCCL can if this one is
+        shrinkable, and if nothing on it was freed since: free its buffers and itself afterwards.
+
+        Args:
+            survivors: ranks of this communicator in its order, as shrink() of the host's returns
+                them.
+            workspace_bytes, min_ctas, max_ctas, shrinkable, method: as in Communicator().
+
+        Raises:
+            as Communicator(). If ncclCommShrink() fails on a rank, survivors is broken.
+
+        Collective: yes, all survivors, same order.  Blocking: yes, at most the timeout.  Threads:
+        one at a time per communicator.  Since: 0.1
+        """
+        return type(self)._of(
+            self._shrink(survivors, workspace_bytes, min_ctas, max_ctas, shrinkable, method)
+        )
 
     def __enter__(self) -> "Communicator":
         return self

@@ -25,8 +25,11 @@
  * The two communicators fail together. If NCCL reports an error, the vescomm_comm_t breaks on all
  * ranks, and the error text names the rank. If the vescomm_comm_t is broken, because a rank died or
  * called vescomm_comm_abort(), the next call of vescomm_gpu_comm_check(), vescomm_gpu_wait() or a
- * collective aborts NCCL's communicator: its kernels end, and the results are undefined. Wait with
- * vescomm_gpu_wait() instead of cudaStreamSynchronize(), which would wait for a dead rank forever.
+ * collective aborts NCCL's communicator, or revokes it with the option shrinkable: its kernels end,
+ * and the results are undefined. Wait with vescomm_gpu_wait() instead of cudaStreamSynchronize(),
+ * which would wait for a dead rank forever.
+ * After a failure, vescomm_comm_shrink() and vescomm_gpu_comm_shrink() make new communicators of
+ * the ranks that live.
  *
  * NCCL's communicator does not end while a CUDA graph that captured its calls exists, or while
  * earlier work of its streams hangs. vescomm waits 10 seconds for the end of an aborted one, or the
@@ -83,7 +86,11 @@ typedef struct vescomm_gpu_comm_options {
     /** Minimum and maximum number of thread blocks of NCCL's kernels. 0: NCCL chooses. */
     int32_t min_ctas;
     int32_t max_ctas;
-    uint32_t reserved;
+    /** 0: a failure aborts NCCL's communicator. 1: a failure revokes it instead, so that
+     *  vescomm_gpu_comm_shrink() can use ncclCommShrink(); vescomm_gpu_comm_free() aborts it. NCCL
+     *  before 2.28.7 aborts it in any case. Graphs that captured its calls must not be launched
+     *  after the failure: their kernels would wait for ever. Not used with nccl_comm. */
+    int32_t shrinkable;
     /** Bytes of device memory for the method "padded". It needs the number of ranks times the bytes
      *  of the largest shard, rounded up to a multiple of 16; with less, other methods are used. */
     uint64_t workspace_bytes;
@@ -135,12 +142,85 @@ VESCOMM_API vescomm_status_t vescomm_gpu_comm_create(vescomm_comm_t *comm,
                                                      const vescomm_gpu_comm_options_t *options,
                                                      vescomm_gpu_comm_t **out);
 
+/**
+ * Creates device communicators of some ranks of another one by ncclCommSplit(): one for each
+ * communicator of the host that is passed. NCCL then needs no address of a first rank, and finds
+ * the other ranks through the parent. The parent stays usable, and shares no memory with the new
+ * ones.
+ *
+ * If NCCL lacks ncclCommSplit() or ncclCommRevoke() (before 2.28.7) on a rank, or if the parent
+ * uses an nccl_comm of the program, the call does what vescomm_gpu_comm_create() does on @p comm,
+ * on all ranks. vescomm_gpu_comm_get_info() shows it, and the log has the reason (level info).
+ *
+ * @param parent   its device must be current.
+ * @param comm     of ranks of @p parent alone, in any order, usually from vescomm_comm_split().
+ *                 Each of its ranks passes it. NULL: this rank is in no new communicator.
+ * @param options  as for vescomm_gpu_comm_create(), the same on every rank of @p comm. nccl_comm
+ *                 must be NULL. NULL: defaults. Borrowed for the call.
+ * @param out      [out] owned by the caller; free with vescomm_gpu_comm_free(), before or after
+ *                 @p parent. NULL where @p comm is NULL.
+ * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: also if ranks of @p comm are no ranks of
+ *         @p parent, and if a stream of the device is captured. VESCOMM_ERROR_MISMATCH: the options
+ *         differ. VESCOMM_ERROR_TIMEOUT, VESCOMM_ERROR_PEER_FAILED, VESCOMM_ERROR_SYSTEM: if
+ *         ncclCommSplit() fails on a rank, all ranks of @p parent have an error, and @p parent is
+ *         broken. Otherwise as vescomm_gpu_comm_create(), on the ranks of @p comm.
+ *
+ * Collective: yes, all ranks of @p parent, same order.
+ * Blocking: yes, at most the timeout of the parent's vescomm_comm_t for the work of the device, the
+ * same for ncclCommSplit(), and the timeout of @p comm for memory.
+ * Threads: one at a time per communicator.  Source: ncclCommSplit.  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_gpu_comm_split(vescomm_gpu_comm_t *parent,
+                                                    vescomm_comm_t *comm,
+                                                    const vescomm_gpu_comm_options_t *options,
+                                                    vescomm_gpu_comm_t **out);
+
+/**
+ * Creates a device communicator of the survivors of another one by ncclCommShrink(), after a
+ * failure or without one. The other ranks do not call it, and may be dead.
+ *
+ * After a failure of @p parent, NCCL's communicator must still exist on all survivors: the parent
+ * was created with the option shrinkable, and nothing on it was freed since. Free its memory,
+ * buffers and the parent itself after this call. NCCL then ends the work of the parent
+ * (NCCL_SHRINK_ABORT). Without a failure the call waits for the work of the device instead
+ * (NCCL_SHRINK_DEFAULT), and @p parent stays usable.
+ *
+ * In all other cases the call does what vescomm_gpu_comm_create() does on @p survivors, on all
+ * ranks: if the parent's communicator of NCCL is aborted, has failed, or is the program's on one
+ * rank, if NCCL lacks ncclCommShrink() or ncclCommRevoke() (before 2.28.7) there, or if no rank of
+ * the parent is missing. vescomm_gpu_comm_get_info() shows it, and the log has the reason (level
+ * info).
+ *
+ * @param parent     its device must be current.
+ * @param survivors  of ranks of @p parent alone, in the parent's order: as vescomm_comm_shrink()
+ *                   returns it for the vescomm_comm_t of @p parent.
+ * @param options    as for vescomm_gpu_comm_create(); nccl_comm must be NULL. NULL: defaults.
+ *                   Borrowed for the call.
+ * @param out        [out] owned by the caller; free with vescomm_gpu_comm_free(), before or after
+ *                   @p parent.
+ * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: also for survivors in another order.
+ *         VESCOMM_ERROR_MISMATCH: the options differ. VESCOMM_ERROR_TIMEOUT,
+ *         VESCOMM_ERROR_PEER_FAILED, VESCOMM_ERROR_SYSTEM: if ncclCommShrink() fails on a rank, all
+ *         survivors have an error, and @p survivors is broken; shrink it, and call this function
+ *         again, which then creates a new communicator. Otherwise as vescomm_gpu_comm_create().
+ *
+ * Collective: yes, all ranks of @p survivors, same order.
+ * Blocking: yes, as vescomm_gpu_comm_split().
+ * Threads: one at a time per communicator.  Source: ncclCommShrink.  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_gpu_comm_shrink(vescomm_gpu_comm_t *parent,
+                                                     vescomm_comm_t *survivors,
+                                                     const vescomm_gpu_comm_options_t *options,
+                                                     vescomm_gpu_comm_t **out);
+
 /** A device communicator, as vescomm_gpu_comm_get_info() reports it. Append-only. */
 typedef struct vescomm_gpu_comm_info {
     uint32_t struct_size;
     int32_t device; /**< number of its device, as cudaGetDevice() returned it at the creation */
     int32_t nccl_version; /**< as ncclGetVersion(), such as 22809 for 2.28.9 */
-    int32_t reserved;
+    /** 1: NCCL has created its communicator from that of a parent, by ncclCommSplit() or
+     *  ncclCommShrink(). 0: from nothing, or the program has. */
+    int32_t derived;
 } vescomm_gpu_comm_info_t;
 
 /** Returns the struct with struct_size set and all other members zero. Since: 0.1 */

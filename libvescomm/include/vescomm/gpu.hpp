@@ -183,6 +183,27 @@ public:
         vescomm::check(vescomm_gpu_comm_get_info(get(), &info));
         return info;
     }
+    // A device communicator of the ranks of `comm`, which are ranks of this one, through
+    // ncclCommSplit(). A rank whose `comm` is empty, as vescomm::Communicator::split() returns it
+    // for a negative color, gets an empty one, whose get() returns nullptr. Collective over this
+    // communicator, which stays usable.
+    Communicator split(
+        const vescomm::Communicator &comm,
+        const vescomm_gpu_comm_options_t &options = vescomm_gpu_comm_options_init()) {
+        return derived(comm, [&](vescomm_gpu_comm_t **made) {
+            return vescomm_gpu_comm_split(get(), comm.get(), &options, made);
+        });
+    }
+    // A device communicator of the survivors, as vescomm::Communicator::shrink() returns them,
+    // through ncclCommShrink(). Destroy the buffers of this one afterwards.
+    Communicator shrink(
+        const vescomm::Communicator &survivors,
+        const vescomm_gpu_comm_options_t &options = vescomm_gpu_comm_options_init()) {
+        return derived(survivors, [&](vescomm_gpu_comm_t **made) {
+            return vescomm_gpu_comm_shrink(get(), survivors.get(), &options, made);
+        });
+    }
+
     // The rank of the host's communicator.
     int rank() const noexcept { return device_ ? device_->rank : 0; }
 
@@ -221,6 +242,19 @@ public:
 private:
     friend class Buffer;
     friend class Memory;
+
+    template <typename Make>
+    static Communicator derived(const vescomm::Communicator &comm, const Make &make) {
+        auto device = std::make_shared<detail::Device>();
+        device->comm = comm.get();
+        if (comm.get() != nullptr) device->rank = comm.rank();
+        vescomm::check(make(&device->gpu));
+        Communicator made;
+        if (device->gpu == nullptr) return made;
+        made.scope_ = detail::Scope(comm.get());
+        made.device_ = std::move(device);
+        return made;
+    }
 
     // Never shared: those that refer to it have weak pointers.
     std::shared_ptr<detail::Device> device_;

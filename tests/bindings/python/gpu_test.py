@@ -32,15 +32,21 @@ def read(array):
     return list(data)
 
 
-def run_ranks(ranks, body):
-    """Runs body(comm) in a thread for each rank, with a device of its own."""
+def run_ranks(ranks, body, breaks=False):
+    """Runs body(comm) in a thread for each rank, with a device of its own. breaks: the body breaks
+    the communicator."""
     address, errors = free_address(), []
 
     def run(rank):
         try:
             assert CUDA.cudaSetDevice(rank) == 0
-            with vescomm.Communicator(rank, ranks, address, "a secret of this test") as comm:
+            comm = vescomm.Communicator(rank, ranks, address, "a secret of this test")
+            if breaks:
                 body(comm)
+                comm.free()
+            else:
+                with comm:
+                    body(comm)
         except BaseException as error:
             errors.append(error)
 
@@ -105,6 +111,65 @@ class Gpu(unittest.TestCase):
 
         for ranks in (1, 2, 3):
             run_ranks(ranks, body)
+
+    def test_parts_have_the_ranks_of_their_communicator(self):
+        def body(comm):
+            with gpu.Communicator(comm) as device:
+                host = comm.split(-1 if comm.rank == 1 else 0, -comm.rank)
+                part = device.split(host, workspace_bytes=4096)
+                self.assertEqual(part is None, comm.rank == 1)
+                if part is not None:
+                    self.assertTrue(part.derived)
+                    self.assertIsInstance(part, gpu.Communicator)
+                    buffer = gpu.Buffer(part, layout_of(2))
+                    write(buffer.shard(), [float(comm.rank)] * buffer.shard().size)
+                    buffer.all_gather_v()
+                    part.wait()
+                    for rank in range(2):
+                        self.assertEqual(set(read(buffer.shard(rank))), {2.0 - 2 * rank})
+                    buffer.free()
+                    part.free()
+                    host.free()
+                self.assertFalse(device.derived)
+                whole = gpu.Buffer(device, layout_of(3))
+                write(whole.data(), [1.0] * whole.data().size)
+                whole.reduce_scatter_v()
+                device.wait()
+                self.assertEqual(set(read(whole.shard())), {3.0})
+
+        run_ranks(3, body)
+
+    def test_survivors_shrink_their_devices(self):
+        def run(shrinkable):
+            all_ranks = threading.Barrier(3, timeout=60)
+
+            def body(comm):
+                device = gpu.Communicator(comm, shrinkable=shrinkable)
+                all_ranks.wait()
+                if comm.rank == 1:
+                    comm.abort("rank 1 has ended")
+                    all_ranks.wait()
+                    return
+                with self.assertRaisesRegex(vescomm.AbortedError, "rank 1 has ended"):
+                    while True:
+                        device.check()
+                host = comm.shrink([1])
+                survivors = device.shrink(host, workspace_bytes=4096)
+                self.assertEqual(survivors.derived, shrinkable)
+                buffer = gpu.Buffer(survivors, layout_of(2))
+                write(buffer.data(), [float(comm.rank)] * buffer.data().size)
+                buffer.reduce_scatter_v()
+                survivors.wait()
+                self.assertEqual(set(read(buffer.shard())), {2.0})
+                buffer.free()
+                survivors.free()
+                host.free()
+                all_ranks.wait()
+
+            run_ranks(3, body, breaks=True)
+
+        run(False)
+        run(True)
 
     def test_calls_take_arrays_of_other_packages(self):
         def body(comm):

@@ -26,6 +26,11 @@
 //     registration   a collective on registered memory of one rank and unregistered memory of
 //                    another; ncclAllGather(), ncclReduceScatter() and ncclAllReduce() at different
 //                    offsets of windows
+//     derivation     ncclCommSplit() and ncclCommShrink(): a rank that does not call, or that is
+//                    excluded and calls; outstanding work of the parent; ranks that exclude
+//                    different ranks, or pass different flags or configurations; a shrink without
+//                    NCCL_SHRINK_ABORT after a failure of the parent, or of one of its ranks
+//     revocation     a call on a revoked communicator, other than a derivation and its abort
 //     capture        calls that CUDA does not permit during the capture of a graph, by the mode of
 //                    the capture and that of the thread
 //     deadlock       work that waits for another rank, or ncclCommAbort() for the end of graphs,
@@ -97,6 +102,10 @@ void break_device(int device, nccl::Result result);
 // that has died, until its communicator is revoked or aborted.
 void hold_call(int device);
 
+// The rank of a device has died: a communicator with it has a failed rank. The thread of the rank
+// makes no further call but ncclCommAbort().
+void kill_device(int device);
+
 // Number of collectives and messages, of all ranks, that NCCL has been given, by name; such as
 // "ncclAllGather". Counts those in groups one by one.
 int calls_of(const std::string &function);
@@ -104,6 +113,9 @@ void forget_calls();
 
 // Number of communicators of NCCL that are neither destroyed nor aborted.
 int live_communicators();
+
+// True while a thread is in ncclCommSplit() or ncclCommShrink() of the communicator.
+bool is_deriving(nccl::Comm comm);
 
 // Number of libraries of kernels that are loaded.
 int loaded_libraries();

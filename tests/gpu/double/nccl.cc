@@ -23,7 +23,7 @@ nccl::Result make(ncclComm &comm, const std::function<nccl::Result()> &call) {
     {
         std::unique_lock<std::mutex> lock(comm.group->mutex);
         if (std::exchange(comm.held, false)) {
-            comm.group->changed.wait(lock, [&] { return comm.aborted || comm.revoked; });
+            comm.group->changed.wait(lock, [&] { return comm.ends_work(); });
             return comm.error = nccl::system_error;
         }
         const int delay = comm.blocking ? 0 : comm.next_delay++ % 3;
@@ -40,6 +40,16 @@ nccl::Result refuse(ncclComm &comm, nccl::Result result, const std::string &why)
     const std::lock_guard<std::mutex> lock(comm.group->mutex);
     comm.last_error = why;
     return result;
+}
+
+bool wait_for_work(std::unique_lock<std::mutex> &lock, ncclComm &comm) {
+    const std::chrono::duration<double> seconds(patience_seconds());
+    return comm.group->changed.wait_for(lock, seconds, [&] { return comm.outstanding == 0; });
+}
+
+bool valid(const nccl::Config *config) {
+    return config == nullptr || (config->magic == 0xcafebeef && config->size == sizeof *config &&
+                                 config->version >= 22800);
 }
 
 bool usable(const ncclComm *comm, const char *function) {
@@ -90,6 +100,16 @@ void hold_call(int device) {
     }
 }
 
+void kill_device(int device) {
+    const std::lock_guard<std::mutex> lock(comms().mutex);
+    for (ncclComm *comm : comms().all) {
+        if (comm->device != device || comm->destroyed) continue;
+        const std::lock_guard<std::mutex> group_lock(comm->group->mutex);
+        comm->dead = true;
+        comm->group->changed.notify_all();
+    }
+}
+
 int live_communicators() {
     const std::lock_guard<std::mutex> lock(comms().mutex);
     return static_cast<int>(
@@ -126,9 +146,7 @@ int ncclCommInitRankConfig(nccl::Comm *out, int ranks, nccl::UniqueId id, int ra
     CALL(ncclCommInitRankConfig);
     set_release_check(still_registered);
     set_wait_check(group_is_open);
-    if (config != nullptr &&
-        (config->magic != 0xcafebeef || config->size != sizeof *config || config->version < 22800))
-        return nccl::invalid_argument;
+    if (!valid(config)) return nccl::invalid_argument;
     if (ranks < 1 || rank < 0 || rank >= ranks) return nccl::invalid_argument;
     auto *comm = new ncclComm;
     comm->rank = rank;
@@ -168,6 +186,10 @@ int ncclCommFinalize(nccl::Comm comm) {
     if (!usable(comm, "ncclCommFinalize()")) return nccl::invalid_argument;
     std::unique_lock<std::mutex> lock(comm->group->mutex);
     if (comm->finalizing) return nccl::invalid_argument;
+    if (comm->revoked) {
+        violation("ncclCommFinalize() of a revoked communicator");
+        return nccl::invalid_usage;
+    }
     comm->finalizing = true;
     // It ends when all ranks have called it, and their graphs are destroyed.
     Group &group = *comm->group;
@@ -189,9 +211,16 @@ int ncclCommDestroy(nccl::Comm comm) {
 int ncclCommRevoke(nccl::Comm comm, int flags) {
     CALL(ncclCommRevoke);
     if (flags != 0 || !usable(comm, "ncclCommRevoke()")) return nccl::invalid_argument;
-    const std::lock_guard<std::mutex> lock(comm->group->mutex);
+    std::unique_lock<std::mutex> lock(comm->group->mutex);
+    if (comm->revoked) {
+        violation("ncclCommRevoke() of a communicator that is revoked");
+        return nccl::invalid_argument;
+    }
     comm->revoked = true;
     comm->group->changed.notify_all();
+    // It ends when the work has ended, which may wait for earlier work of its streams.
+    if (!wait_for_work(lock, *comm)) return nccl::system_error;
+    comm->error = nccl::success;
     return nccl::success;
 }
 
@@ -200,6 +229,8 @@ int ncclCommAbort(nccl::Comm comm) {
     if (!usable(comm, "ncclCommAbort()")) return nccl::invalid_argument;
     {
         const std::lock_guard<std::mutex> lock(comm->group->mutex);
+        if (comm->deriving > 0)
+            violation("ncclCommAbort() of a communicator while another thread creates one from it");
         comm->aborted = true;
         if (!comm->finalizing) ++comm->group->finalized;
         comm->group->changed.notify_all();

@@ -67,6 +67,10 @@ nccl::Result checked_call(const char *function, ncclComm *comm, cuda::Stream str
             violation(std::string(function) + " on an aborted communicator");
             return nccl::invalid_usage;
         }
+        if (comm->revoked) {
+            violation(std::string(function) + " on a revoked communicator");
+            return nccl::invalid_usage;
+        }
         if (comm->error != nccl::success) return comm->error;
         if (comm->questions_left > 0) {
             violation(std::string(function) + " while the previous call is in progress");

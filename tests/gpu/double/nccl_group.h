@@ -56,6 +56,23 @@ struct Message {
     bool taken = false;
 };
 
+struct Group;
+
+// A meeting of ranks that create communicators from their own: ncclCommSplit(), ncclCommShrink().
+struct Derivation {
+    struct Part {
+        int color = 0;
+        int key = 0;
+        std::vector<int> excluded;  // of a shrink, sorted
+        int flags = 0;  // of a shrink
+        bool blocking = true;
+    };
+    std::map<int, Part> parts;  // by rank of the parent
+    std::map<int, ncclComm *> made;  // by rank of the parent; a rank without a color has none
+    bool done = false;
+    bool wrong = false;  // the ranks make different calls
+};
+
 // The ranks of a communicator.
 struct Group {
     explicit Group(int ranks)
@@ -72,6 +89,7 @@ struct Group {
     std::map<std::uint64_t, Meeting> meetings;  // by number of the collective
     // messages that wait for their receiver, by sender and receiver
     std::map<std::pair<int, int>, std::deque<std::shared_ptr<Message>>> messages;
+    std::map<std::string, Derivation> derivations;  // by name and number
 };
 
 // All communicators of the process.
@@ -88,6 +106,11 @@ Comms &comms();
 std::string group_is_open();
 // Reports a communicator that does not exist any more, and returns false for it.
 bool usable(const ncclComm *comm, const char *function);
+// Waits until the work of a communicator that streams have been given is complete. The caller holds
+// the lock of the group. Returns false if it takes too long.
+bool wait_for_work(std::unique_lock<std::mutex> &lock, ncclComm &comm);
+// Reads a configuration. Returns false if it is none; nullptr is the default one.
+bool valid(const nccl::Config *config);
 // Makes `call` at once. In the non-blocking mode two of three calls start later, when the program
 // has asked for their state once or twice.
 nccl::Result make(ncclComm &comm, const std::function<nccl::Result()> &call);
@@ -129,12 +152,17 @@ struct ncclComm {
     bool aborted = false;
     bool held = false;  // see hold_call()
     bool revoked = false;
+    bool interrupted = false;  // ncclCommShrink() ends its work
+    bool dead = false;  // see kill_device()
     bool destroyed = false;
     bool blocking = true;
     bool finalizing = false;
     gpu_double::nccl::Result error = 0;
     gpu_double::nccl::Result pending_break = 0;  // see break_device()
     std::uint64_t next_collective = 0;
+    std::map<std::string, std::uint64_t> next_derivation;  // by function
+    int deriving = 0;  // calls of ncclCommSplit() and ncclCommShrink() that have not returned
+    int outstanding = 0;  // works that streams have been given, and have not completed
     std::string last_error;
     // The lock of Comms guards registered memory.
     std::map<gpu_double::nccl::Window, gpu_double::ByteRange> windows;
@@ -151,4 +179,6 @@ struct ncclComm {
     std::shared_ptr<int> graphs = std::make_shared<int>(0);
 
     bool in_graphs() const { return graphs.use_count() > 1; }
+    // Its work ends without a result.
+    bool ends_work() const { return aborted || revoked || interrupted; }
 };

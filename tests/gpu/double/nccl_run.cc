@@ -15,8 +15,8 @@ std::vector<Access> accesses_of(const Call &call, const ncclComm &comm) {
     return {{call.source, source_bytes, false}, {call.output, output_bytes, true}};
 }
 
-// Waits until `ready`, under the lock of the group. Returns false if the communicator was aborted,
-// or if the wait took too long.
+// Waits until `ready`, under the lock of the group. Returns false if the communicator was aborted
+// or revoked, or if the wait took too long.
 template <typename Ready>
 bool wait(std::unique_lock<std::mutex> &lock, ncclComm &comm, const std::string &what,
           const Ready &ready) {
@@ -24,8 +24,8 @@ bool wait(std::unique_lock<std::mutex> &lock, ncclComm &comm, const std::string 
                        std::chrono::duration_cast<std::chrono::steady_clock::duration>(
                            std::chrono::duration<double>(patience_seconds()));
     const bool in_time = comm.group->changed.wait_until(
-        lock, limit, [&] { return comm.aborted || (comm.pending_break == 0 && ready()); });
-    if (comm.aborted) return false;
+        lock, limit, [&] { return comm.ends_work() || (comm.pending_break == 0 && ready()); });
+    if (comm.ends_work()) return false;
     if (in_time) return true;
     violation("rank " + std::to_string(comm.rank) + " waits too long in " + what + ": a deadlock");
     comm.error = nccl::internal_error;
@@ -35,7 +35,7 @@ bool wait(std::unique_lock<std::mutex> &lock, ncclComm &comm, const std::string 
 void run_collective(ncclComm &comm, const Call &call, std::uint64_t number) {
     Group &group = *comm.group;
     std::unique_lock<std::mutex> lock(group.mutex);
-    if (comm.aborted) return;
+    if (comm.ends_work()) return;
     if (comm.pending_break != 0) comm.error = comm.pending_break;
     Meeting &meeting = group.meetings[number];
     meeting.calls.resize(group.members.size());
@@ -57,7 +57,7 @@ void run_collective(ncclComm &comm, const Call &call, std::uint64_t number) {
 void run_messages(ncclComm &comm, const std::vector<Call> &calls) {
     Group &group = *comm.group;
     std::unique_lock<std::mutex> lock(group.mutex);
-    if (comm.aborted) return;
+    if (comm.ends_work()) return;
     if (comm.pending_break != 0) comm.error = comm.pending_break;
     std::vector<std::shared_ptr<Message>> sent;
     for (const Call &call : calls) {
@@ -144,10 +144,14 @@ cuda::Error start(ncclComm *comm, cuda::Stream stream, const std::vector<Call> &
                 if (call.is_message()) messages.push_back(call);
                 else collectives.emplace_back(comm->next_collective++, call);
             }
+            ++comm->outstanding;
         }
         return [=] {
             for (const auto &[number, call] : collectives) run_collective(*comm, call, number);
             if (!messages.empty()) run_messages(*comm, messages);
+            const std::lock_guard<std::mutex> lock(comm->group->mutex);
+            --comm->outstanding;
+            comm->group->changed.notify_all();
         };
     });
 }

@@ -793,7 +793,7 @@ pub struct vescomm_gpu_comm_options {
     pub struct_size: u32,
     pub min_ctas: i32,
     pub max_ctas: i32,
-    pub reserved: u32,
+    pub shrinkable: i32,
     pub workspace_bytes: u64,
     pub method: *const ::std::os::raw::c_char,
     pub nccl_comm: *mut ::std::os::raw::c_void,
@@ -806,13 +806,29 @@ extern "C" {
         out: *mut *mut vescomm_gpu_comm_t,
     ) -> vescomm_status_t;
 }
+extern "C" {
+    pub fn vescomm_gpu_comm_split(
+        parent: *mut vescomm_gpu_comm_t,
+        comm: *mut vescomm_comm_t,
+        options: *const vescomm_gpu_comm_options_t,
+        out: *mut *mut vescomm_gpu_comm_t,
+    ) -> vescomm_status_t;
+}
+extern "C" {
+    pub fn vescomm_gpu_comm_shrink(
+        parent: *mut vescomm_gpu_comm_t,
+        survivors: *mut vescomm_comm_t,
+        options: *const vescomm_gpu_comm_options_t,
+        out: *mut *mut vescomm_gpu_comm_t,
+    ) -> vescomm_status_t;
+}
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct vescomm_gpu_comm_info {
     pub struct_size: u32,
     pub device: i32,
     pub nccl_version: i32,
-    pub reserved: i32,
+    pub derived: i32,
 }
 pub type vescomm_gpu_comm_info_t = vescomm_gpu_comm_info;
 extern "C" {

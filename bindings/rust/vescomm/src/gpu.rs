@@ -79,11 +79,13 @@ mod buffer;
 mod comm;
 pub mod kernels;
 mod memory;
+mod options;
 mod view;
 
 pub use buffer::{all_gather_v, reduce_scatter_v, AnyBuffer, Buffer, BufferOptions, Placement};
-pub use comm::{CommInfo, CommOptions, Communicator};
+pub use comm::Communicator;
 pub use memory::Memory;
+pub use options::{CommInfo, CommOptions};
 pub use view::{Stream, View};
 
 use vescomm_sys as sys;

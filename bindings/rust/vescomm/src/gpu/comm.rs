@@ -7,49 +7,11 @@ use std::ptr::{null, null_mut};
 
 use vescomm_sys as sys;
 
+use super::options::{CommInfo, CommOptions};
 use super::{Stream, View};
 use crate::comm::rank_number;
-use crate::error::{c_string, call, pointer, text};
+use crate::error::{call, text};
 use crate::{Element, Layout, Op, Result, Type};
-
-/// Options of a device communicator, the same on every rank.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct CommOptions {
-    /// Minimum number of thread blocks of NCCL's kernels. 0: NCCL chooses.
-    pub min_ctas: i32,
-    /// Maximum number of thread blocks of NCCL's kernels. 0: NCCL chooses.
-    pub max_ctas: i32,
-    /// Bytes of device memory for the method "padded".
-    pub workspace_bytes: u64,
-    /// Method of all_gather_v and reduce_scatter_v, such as "rooted". `None`: the library chooses;
-    /// see [`Communicator::explain()`].
-    pub method: Option<String>,
-    /// An `ncclComm_t` of the program, which outlives the communicator. Null: a new one.
-    pub nccl_comm: *mut c_void,
-}
-
-impl Default for CommOptions {
-    fn default() -> CommOptions {
-        CommOptions {
-            min_ctas: 0,
-            max_ctas: 0,
-            workspace_bytes: 0,
-            method: None,
-            nccl_comm: null_mut(),
-        }
-    }
-}
-
-/// Facts of a device communicator.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct CommInfo {
-    /// Number of its device, as `cudaGetDevice()` returned it at the creation.
-    pub device: i32,
-    /// Version of NCCL, such as 22809 for 2.28.9.
-    pub nccl_version: i32,
-}
 
 /// An NCCL communicator of the ranks of a [`Communicator`](crate::Communicator) of the host, each
 /// with its GPU.
@@ -88,22 +50,67 @@ impl<'c> Communicator<'c> {
         comm: &'c crate::Communicator,
         options: &CommOptions,
     ) -> Result<Communicator<'c>> {
-        let method = match &options.method {
-            None => None,
-            Some(name) => Some(c_string("the method", name).map_err(|error| comm.refuse(error))?),
-        };
-        let mut raw_options = sys::vescomm_gpu_comm_options_init();
-        raw_options.min_ctas = options.min_ctas;
-        raw_options.max_ctas = options.max_ctas;
-        raw_options.workspace_bytes = options.workspace_bytes;
-        raw_options.method = pointer(&method);
-        raw_options.nccl_comm = options.nccl_comm;
+        let options = options.to_raw().map_err(|error| comm.refuse(error))?;
         let mut raw = null_mut();
         // SAFETY: this thread alone uses the communicator; the options live until the call returns.
-        call(|| unsafe { sys::vescomm_gpu_comm_create(comm.raw(), &raw_options, &mut raw) })?;
+        call(|| unsafe { sys::vescomm_gpu_comm_create(comm.raw(), &options.raw, &mut raw) })?;
+        Communicator::owning(comm, raw)
+    }
+
+    fn owning(
+        comm: &'c crate::Communicator,
+        raw: *mut sys::vescomm_gpu_comm_t,
+    ) -> Result<Communicator<'c>> {
         let mut made = Communicator { comm, raw, device: -1 };
         made.device = made.info()?.device;
         Ok(made)
+    }
+
+    /// Creates a device communicator of the ranks of `comm` from this one, through
+    /// `ncclCommSplit()`; the ranks of `comm` are ranks of this one. With `None` the rank is in no
+    /// new communicator, and the result is `None`. This one stays usable. If NCCL cannot split it,
+    /// the call creates a new one on all ranks, as [`new()`](Communicator::new); see
+    /// [`CommInfo::derived`]. Waits for the work of the device. Collective: all ranks of this
+    /// communicator.
+    ///
+    /// # Safety
+    ///
+    /// As [`new()`](Communicator::new), for the calls on the result.
+    pub unsafe fn split<'d>(
+        &self,
+        comm: Option<&'d crate::Communicator>,
+        options: &CommOptions,
+    ) -> Result<Option<Communicator<'d>>> {
+        let options = options.to_raw().map_err(|error| self.comm.refuse(error))?;
+        let part = comm.map_or(null_mut(), |comm| comm.raw());
+        let mut raw = null_mut();
+        // SAFETY: as new().
+        call(|| unsafe { sys::vescomm_gpu_comm_split(self.raw, part, &options.raw, &mut raw) })?;
+        comm.map(|comm| Communicator::owning(comm, raw)).transpose()
+    }
+
+    /// Creates a device communicator of the survivors of this one, through `ncclCommShrink()`.
+    /// `survivors`: ranks of this one in its order, as
+    /// [`Communicator::shrink()`](crate::Communicator::shrink) of the host returns them. After a
+    /// failure, NCCL can shrink it if it was created with [`CommOptions::shrinkable`], and if
+    /// nothing on it was freed since; otherwise the call creates a new one on all ranks, as
+    /// [`new()`](Communicator::new); see [`CommInfo::derived`]. Collective: all survivors.
+    ///
+    /// # Safety
+    ///
+    /// As [`new()`](Communicator::new), for the calls on the result.
+    pub unsafe fn shrink<'d>(
+        &self,
+        survivors: &'d crate::Communicator,
+        options: &CommOptions,
+    ) -> Result<Communicator<'d>> {
+        let options = options.to_raw().map_err(|error| survivors.refuse(error))?;
+        let mut raw = null_mut();
+        // SAFETY: as new().
+        call(|| unsafe {
+            sys::vescomm_gpu_comm_shrink(self.raw, survivors.raw(), &options.raw, &mut raw)
+        })?;
+        Communicator::owning(survivors, raw)
     }
 
     /// Returns its device and the version of NCCL.
@@ -111,7 +118,7 @@ impl<'c> Communicator<'c> {
         let mut info = sys::vescomm_gpu_comm_info_init();
         // SAFETY: struct_size is set.
         call(|| unsafe { sys::vescomm_gpu_comm_get_info(self.raw, &mut info) })?;
-        Ok(CommInfo { device: info.device, nccl_version: info.nccl_version })
+        Ok(CommInfo::from_raw(&info))
     }
 
     /// Returns the first failure of the communicator, also one of work that still runs.

@@ -94,6 +94,39 @@ fn buffers_gather_and_reduce_uneven_shards() {
 }
 
 #[test]
+fn parts_have_the_ranks_of_their_communicator() {
+    device_ranks(3, &CommOptions::default(), |device, comm, cuda| {
+        let color = if comm.rank() == 1 { None } else { Some(0) };
+        let host = comm.split(color, -(comm.rank() as i32), &Default::default()).unwrap();
+        // SAFETY: the ranks of a part make the same calls.
+        let part = unsafe { device.split(host.as_ref(), &CommOptions::default()) }.unwrap();
+        let stream = cuda.stream();
+        assert_eq!(part.is_none(), comm.rank() == 1);
+        if let (Some(part), Some(host)) = (part, &host) {
+            assert!(part.info().unwrap().derived);
+            assert_eq!(host.rank(), if comm.rank() == 2 { 0 } else { 1 });
+            let layout = Layout::from_counts(&[4, 8]).unwrap();
+            let buffer = Buffer::<f32>::new(&part, &layout, "part").unwrap();
+            let own = buffer.shard(host.rank()).unwrap();
+            cuda.write(own, &vec![comm.rank() as f32; own.len()]);
+            buffer.all_gather_v(stream).unwrap();
+            part.wait(stream).unwrap();
+            let expected: Vec<f32> = (0..12).map(|i| if i < 4 { 2.0 } else { 0.0 }).collect();
+            assert_eq!(cuda.read(buffer.data().unwrap()), expected);
+            buffer.free().unwrap();
+            part.free().unwrap();
+        }
+        assert!(!device.info().unwrap().derived);
+        let memory = Memory::new(device, 64).unwrap();
+        let data = memory.view::<f32>(0, 1).unwrap();
+        cuda.write(data, &[1.0]);
+        device.all_reduce_in_place(data, Op::Sum, stream).unwrap();
+        device.wait(stream).unwrap();
+        assert_eq!(cuda.read(data), [3.0]);
+    });
+}
+
+#[test]
 fn buffers_of_several_types_are_one_group() {
     device_ranks(2, &CommOptions::default(), |device, comm, cuda| {
         let layout = Layout::from_counts(&[8, 16]).unwrap();

@@ -6,6 +6,7 @@
 
 use std::mem::forget;
 use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::Barrier;
 use std::time::Duration;
 
 use vescomm::gpu::{self, Buffer, BufferOptions, CommOptions, Memory, Placement, Stream};
@@ -22,6 +23,15 @@ fn failing_ranks(
     timeout: Option<Duration>,
     body: impl Fn(&Communicator, &gpu::Communicator<'_>, Cuda) + Sync,
 ) {
+    failing_ranks_with(size, timeout, false, body)
+}
+
+fn failing_ranks_with(
+    size: usize,
+    timeout: Option<Duration>,
+    shrinkable: bool,
+    body: impl Fn(&Communicator, &gpu::Communicator<'_>, Cuda) + Sync,
+) {
     let cuda = match Cuda::load() {
         Some(cuda) => cuda,
         None => return eprintln!("skipped: GPU_DOUBLE_FOLDER is not set"),
@@ -33,8 +43,10 @@ fn failing_ranks(
     };
     ranks_with(size, set, |comm| {
         cuda.set_device(comm.rank());
+        let mut device_options = CommOptions::default();
+        device_options.shrinkable = shrinkable;
         // SAFETY: a rank stops after the first call that another one does not make.
-        let device = unsafe { gpu::Communicator::new(&comm, &CommOptions::default()) }.unwrap();
+        let device = unsafe { gpu::Communicator::new(&comm, &device_options) }.unwrap();
         body(&comm, &device, cuda);
     });
 }
@@ -173,6 +185,38 @@ fn an_abort_ends_the_waits() {
             other => panic!("{other:?}"),
         }
     });
+}
+
+#[test]
+fn survivors_shrink_their_devices() {
+    for shrinkable in [false, true] {
+        let all = Barrier::new(3);
+        failing_ranks_with(3, None, shrinkable, |comm, device, cuda| {
+            let buffer = Buffer::<f32>::new(device, &four_each(3), "x").unwrap();
+            all.wait();
+            if comm.rank() == 1 {
+                comm.abort("rank 1 has ended").unwrap();
+                all.wait();
+                return;
+            }
+            let stream = cuda.stream();
+            let result = buffer.all_gather_v(stream).and_then(|()| device.wait(stream));
+            assert!(matches!(result, Err(Error::Aborted(_))), "{result:?}");
+            let host = comm.shrink(&[1]).unwrap();
+            // SAFETY: the survivors make the same calls.
+            let survivors = unsafe { device.shrink(&host, &CommOptions::default()) }.unwrap();
+            assert_eq!(survivors.info().unwrap().derived, shrinkable);
+            let again = Buffer::<f32>::new(&survivors, &four_each(2), "x").unwrap();
+            cuda.write(again.shard(host.rank()).unwrap(), &[comm.rank() as f32; 4]);
+            again.all_gather_v(stream).unwrap();
+            survivors.wait(stream).unwrap();
+            let read = cuda.read(again.data().unwrap());
+            assert_eq!(read, [0.0, 0.0, 0.0, 0.0, 2.0, 2.0, 2.0, 2.0]);
+            again.free().unwrap();
+            survivors.free().unwrap();
+            all.wait();
+        });
+    }
 }
 
 #[test]

@@ -1,0 +1,71 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Calls and waits of DeviceCommunicator, for the files that define its members.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "base/interrupt.h"
+#include "gpu/device_communicator.h"
+#include "gpu/relaxed_capture.h"
+
+namespace vescomm::internal {
+
+template <typename Call>
+BackgroundCall DeviceCommunicator::call_on_device(const Call &call) const {
+    return BackgroundCall([cuda = libraries_.cuda, device = device_, call] {
+        const RelaxedCapture relaxed(cuda);
+        cuda.set_device(device);
+        return call(cuda);
+    });
+}
+
+template <typename Call>
+nccl::Result DeviceCommunicator::call_in_background(const char *function, const Call &call) {
+    const BackgroundCall running = call_on_device(call);
+    poll(function, [&] { return running.done(); });
+    return running.result();
+}
+
+template <typename Progress>
+void DeviceCommunicator::end_if_broken(const Progress &make_progress) {
+    try {
+        make_progress();
+    } catch (...) {
+        if (comm_->failure().broken()) end_nccl();
+        throw;
+    }
+}
+
+template <typename Done>
+void DeviceCommunicator::poll(const char *what, const Done &done) {
+    const Deadline limit = comm_->deadline();
+    Clock::time_point ask = next_interrupt(limit.moment());
+    // NCCL starts a call in some ten microseconds: the first waits do not sleep. Long ones leave
+    // the core to others.
+    const Clock::time_point sleep_after = Clock::now() + std::chrono::milliseconds(1);
+    auto pause = std::chrono::microseconds(10);
+    while (!done()) {
+        end_if_broken([&] { comm_->try_progress(); });
+        if (limit.expired())
+            fail(VESCOMM_ERROR_TIMEOUT,
+                 "rank " + std::to_string(rank()) + " waited for " + what + " until its deadline");
+        if (can_interrupt() && Clock::now() >= ask) {
+            if (interrupted())
+                fail(VESCOMM_ERROR_ABORTED, "the program of rank " + std::to_string(rank()) +
+                                                " ended its wait for " + what);
+            ask = next_interrupt(limit.moment());
+        }
+        if (Clock::now() < sleep_after) {
+            std::this_thread::yield();
+            continue;
+        }
+        std::this_thread::sleep_for(pause);
+        pause = std::min(2 * pause, std::chrono::microseconds(1000));
+    }
+}
+
+}  // namespace vescomm::internal
