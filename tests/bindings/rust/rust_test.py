@@ -129,7 +129,10 @@ def crates_are_packaged():
     version = run("cargo", "--version").stdout
     if tuple(map(int, re.match(r"cargo (\d+)\.(\d+)", version).groups())) < PACKAGES_TOGETHER:
         return f"skipped, {version.strip()} packages no crates together"
-    output = cargo("package", "--offline", "--locked", "--workspace", "--allow-dirty")
+    # cargo keeps an unpacked copy of a packaged crate there, and takes it for the same version later.
+    with tempfile.TemporaryDirectory() as home:
+        output = cargo("package", "--offline", "--locked", "--workspace", "--allow-dirty",
+                       environment={"CARGO_HOME": home})
     known = ("manifest has no documentation, homepage or repository",  # the project has no page yet
              "ignoring test `abi` as `tests/abi.rs` is not included in the published package")
     warnings = re.findall(r"^warning: (.*)", output, re.MULTILINE)
