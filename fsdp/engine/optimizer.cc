@@ -161,7 +161,7 @@ void Optimizer::update(std::size_t bucket, float gradient_scale, double learning
         if (concurrent(runs[index]))
             results_[index] = update(runs[index], gradient_scale, learning_rate_scale);
     };
-    threads_->run(runs.size(), job);
+    if (std::ranges::any_of(runs, concurrent)) threads_->run(runs.size(), job);
     for (std::size_t index = 0; index < runs.size(); ++index) {
         const OptimizerRun &run = runs[index];
         if (!concurrent(run)) results_[index] = update(run, gradient_scale, learning_rate_scale);
