@@ -109,7 +109,9 @@ TEST(CheckReplicas, IsAnErrorWhileAUnitIsOpen) {
         fill(engine);
         engine.begin(VESCOMM_FSDP_EVAL);
         engine.pre_forward(0);
+        comm.barrier();  // the error ends the gathers of all ranks
         EXPECT_THROW(engine.check_replicas(), Error);
+        comm.barrier();
         engine.reset();
         EXPECT_EQ(check_of(engine), "");
     });
