@@ -42,14 +42,18 @@ struct Holder {
 };
 
 // Returns "" if all holders have the same hash.
-std::string difference(std::span<const Holder> holders, const std::string &values) {
+template <typename Describe>
+std::string difference(std::span<const Holder> holders, Describe &&describe) {
+    const std::uint64_t first = holders.front().hash;
+    if (std::ranges::all_of(holders, [&](const Holder &one) { return one.hash == first; }))
+        return {};
+    const std::string values = describe();
     const auto times = [&](const Holder &one) {
         return std::ranges::count(holders, one.hash, &Holder::hash);
     };
     const Holder &usual = *std::ranges::max_element(holders, {}, times);
     const auto other =
         std::ranges::find_if(holders, [&](const Holder &one) { return one.hash != usual.hash; });
-    if (other == holders.end()) return {};
     const bool majority = 2 * times(usual) > static_cast<std::ptrdiff_t>(holders.size());
     if (majority && holders.size() > 2)
         return fmt::format(
@@ -100,22 +104,28 @@ HeldValues HeldValues::of_words(std::span<const std::uint64_t> words) {
 std::string compare_values(const ModelPlan &plan, std::span<const HeldValues> of_ranks,
                            std::span<const std::string> unit_names) {
     const std::vector<Part> parts = parts_of(plan);
-    const auto ranks = static_cast<int>(of_ranks.size());
+    // By position: the ranks that hold its shard.
+    std::vector<std::vector<Holder>> holders(static_cast<std::size_t>(plan.mesh.shard_ranks));
+    const auto holders_of = [&](int rank) -> std::vector<Holder> & {
+        return holders[static_cast<std::size_t>(plan.mesh.position(rank))];
+    };
+    for (int rank = 0; rank < static_cast<int>(of_ranks.size()); ++rank) {
+        holders_of(rank).push_back({rank, false});
+        const auto copied = of_ranks[static_cast<std::size_t>(rank)].copied_rank;
+        if (copied) holders_of(*copied).push_back({rank, true});
+    }
     for (std::size_t part = 0; part < parts.size(); ++part)
-        for (int position = 0; position < plan.mesh.shard_ranks; ++position) {
-            std::vector<Holder> holders;
-            for (int rank = 0; rank < ranks; ++rank) {
-                const HeldValues &held = of_ranks[static_cast<std::size_t>(rank)];
-                if (plan.mesh.position(rank) == position)
-                    holders.push_back({rank, false, held.own[part]});
-                if (held.copied_rank && plan.mesh.position(*held.copied_rank) == position)
-                    holders.push_back({rank, true, held.copy[part]});
+        for (std::vector<Holder> &of_shard : holders) {
+            for (Holder &one : of_shard) {
+                const HeldValues &held = of_ranks[static_cast<std::size_t>(one.rank)];
+                one.hash = (one.copy ? held.copy : held.own)[part];
             }
-            const std::string values =
-                parts[part].state ? fmt::format("state {}", *parts[part].state) : "the masters";
-            const std::string found =
-                difference(holders, fmt::format("{} of unit \"{}\" in the shard", values,
-                                                unit_names[plan.buckets[parts[part].bucket].unit]));
+            const std::string found = difference(of_shard, [&] {
+                const std::string values =
+                    parts[part].state ? fmt::format("state {}", *parts[part].state) : "the masters";
+                return fmt::format("{} of unit \"{}\" in the shard", values,
+                                   unit_names[plan.buckets[parts[part].bucket].unit]);
+            });
             if (!found.empty()) return found;
         }
     return {};
