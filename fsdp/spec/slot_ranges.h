@@ -8,7 +8,7 @@
 //     units      embedding (large)   block.0   block.1   block.2
 //     slots      slot 2              slots 0 and 1, in turn
 //
-// A unit that is kept has a slot alone.
+// A unit that is kept has a slot of its own.
 //
 // Pure.
 #pragma once

@@ -57,7 +57,8 @@ Environment process_environment();
       "from vescomm_malloc().")                                                                  \
     X(text, flight_recorder, "", "", "a file name with %r",                                      \
       "File to which each rank writes its last operations when its communicator breaks. %r is "  \
-      "the rank, %c the number of the communicator in its process, %p the process id. Empty: "   \
+      "the rank, %c the number of the communicator in its process, %p the process id, %% a %. "  \
+      "Empty: "                                                                                  \
       "none.")                                                                                   \
     X(text, log, "warn", "", "LEVEL[,AREA:LEVEL...]",                                            \
       "Level of the log on standard error: error, warn, info or debug, for all or for one area.")

@@ -53,7 +53,7 @@ BINDINGS = {
         "vescomm_is_interrupted": SIGNALS,
         "vescomm_plan_get_units": "plan_model() knows its units, and returns a layout for each",
         "vescomm_status_get_name": ERRORS,
-        "vescomm_trace_add_span_with": "not wrapped yet: spans of Python have no values",
+        "vescomm_trace_add_span": "add_span() takes values too",
     }),
     "Rust": (["bindings/rust/vescomm/src/**/*.rs"], [VESCOMM, PLANNER, GPU, KERNELS], {
         "vescomm_is_interrupted": PROCESS + " of vescomm-sys",

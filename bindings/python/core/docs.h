@@ -78,7 +78,9 @@ inline constexpr const char *start_trace =
 inline constexpr const char *add_span =
     "Records a span of the caller; nothing if no trace was started.\n\n"
     "Args:\n    name: of the span.\n    track: row of the timeline.\n"
-    "    begin, end: times of trace_seconds().\n" VESCOMM_LOCAL;
+    "    begin, end: times of trace_seconds().\n"
+    "    values: numbers and texts by name, such as bytes, which the trace shows with the "
+    "span.\n" VESCOMM_LOCAL;
 
 // ---- Request ----
 

@@ -2,16 +2,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "observe.h"
 
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/variant.h>
 
 #include <condition_variable>
 #include <deque>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
+#include <variant>
+#include <vector>
 
 #include "docs.h"
 #include "gil.h"
@@ -83,8 +88,18 @@ void start_trace(const Comm &comm, std::uint64_t spans) {
     check(vescomm_trace_start(comm.handle().get(), spans));
 }
 
-void add_span(const Comm &comm, const char *name, const char *track, double begin, double end) {
-    check(vescomm_trace_add_span(comm.handle().get(), name, track, begin, end));
+using SpanValues = std::map<std::string, std::variant<double, std::string>>;
+
+void add_span(const Comm &comm, const char *name, const char *track, double begin, double end,
+              const SpanValues &values) {
+    std::vector<vescomm_trace_argument_t> arguments;
+    for (const auto &[key, value] : values) {
+        const auto *text = std::get_if<std::string>(&value);
+        arguments.push_back({key.c_str(), text == nullptr ? nullptr : text->c_str(),
+                             text == nullptr ? std::get<double>(value) : 0});
+    }
+    check(vescomm_trace_add_span_with(comm.handle().get(), name, track, begin, end,
+                                      arguments.data(), arguments.size()));
 }
 
 void write_trace(Comm &comm, const std::optional<std::string> &path) {
@@ -112,7 +127,7 @@ void define_observe(nb::module_ &module, nb::class_<Comm> &comm) {
     module.def("get_trace_seconds", vescomm_trace_get_seconds);
     comm.def("start_trace", start_trace, nb::arg("spans") = 0, docs::start_trace);
     comm.def("add_span", add_span, nb::arg("name"), nb::arg("track"), nb::arg("begin"),
-             nb::arg("end"), docs::add_span);
+             nb::arg("end"), nb::arg("values") = SpanValues(), docs::add_span);
     comm.def("_write_trace", write_trace, nb::arg("path").none());
     comm.def("_write_flight_recorder", write_flight_recorder, nb::arg("path"));
 }

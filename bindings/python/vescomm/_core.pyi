@@ -6,7 +6,7 @@
 # arrays are addresses, which the caller keeps valid until the call or its request is complete. Every
 # start_NAME_at() takes one argument more than its stub: the owner of the memory, which the request
 # keeps until it is complete.
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union, overload
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union, overload
 
 from .types import Message, Type
 
@@ -119,7 +119,8 @@ class Communicator:
     def malloc(self, bytes: int, /) -> int: ...
     def mfree(self, address: int, /) -> None: ...
     def start_trace(self, spans: int = 0) -> None: ...
-    def add_span(self, name: str, track: str, begin: float, end: float) -> None: ...
+    def add_span(self, name: str, track: str, begin: float, end: float,
+                 values: Mapping[str, Union[float, str]] = ...) -> None: ...
 
     # ---- calls on arrays: None, or a Request if wait is False ----
 

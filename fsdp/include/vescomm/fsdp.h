@@ -108,10 +108,10 @@ typedef struct vescomm_fsdp_spec_options {
     /** Type in which gradients are sent: VESCOMM_I8 or VESCOMM_F8E4M3, with an f32 scale for each
      *  block of gather_block. A contribution is rounded once, also that of the rank that owns the
      *  shard, and contributions are summed in f32 in the order of ranks. If a gradient of a
-     *  block is not finite, all sums of that block are NaN. Gradients for which it would not take
-     *  fewer bytes keep their own type, as with gather_type, and so do those of experts
-     *  if no other rank of the shard group has the same ones. Sums over replicas are f32, so
-     *  reduce_type is an error if no axis shards (ddp). 0: the type of the gradients. */
+     *  block is not finite, all sums of that block are NaN. A gradient keeps its own type if codes
+     *  and scales would take no fewer bytes. So does a gradient of experts that one rank of the
+     *  shard group alone holds. Sums over replicas are f32, so reduce_type is an error if no axis
+     *  shards (ddp). 0: the type of the gradients. */
     vescomm_type_t reduce_type;
     /** Not 0: each rank holds a copy of another rank's masters and states in its memory, on another
      *  node if there is one, so that vescomm_fsdp_recover() needs no checkpoint after the death of
@@ -136,11 +136,11 @@ typedef struct vescomm_fsdp_spec_options {
     /** A unit whose gathered parameters have more bytes is *large*. Large units have slots of their
      *  own, so that one of them, such as an embedding, does not decide the size of all slots. All
      *  large units share one unit slot and one gradient slot, so that one of them can be open at a
-     *  time. If parameters of large units are tied, there are as many unit slots as one unit needs
-     *  large units at once, as many gradient slots, and one more gradient slot for each large unit
-     *  to which others are tied. A large unit that shares its slot with no
-     *  other stays gathered until the step. No effect if there is a slot for each unit. 0: no unit
-     *  is large. */
+     *  time. Tied parameters can make one unit need several large units at once: the largest such
+     *  number is the number of unit slots for large units. There are as many gradient slots for
+     *  them, and one more for each large unit whose parameters other units use. A large unit that
+     *  is alone in its slot stays gathered until the step. No effect if there is a slot for each
+     *  unit. 0: no unit is large. */
     int64_t large_unit_bytes;
     /** Number of ranks among which the experts of units with VESCOMM_FSDP_EXPERTS are divided: a
      *  divisor of the number of experts of each of their parameters, and of the number of ranks
@@ -301,7 +301,7 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_preset(vescomm_fsdp_spec_t *spec, cons
  *  part of them. Its views of parameters and gradients have its experts only. The ranks with the
  *  same experts shard them, and sum their gradients. */
 #define VESCOMM_FSDP_EXPERTS ((uint32_t)1)
-/** The unit has a unit slot alone, in addition to those of the options, so that it stays gathered
+/** The unit has a unit slot of its own, beside those of the options, so that it stays gathered
  *  until the step: for a unit whose backward pass follows its forward pass soon, or whose gather
  *  takes longer than the memory is worth. No effect if there is a slot for each unit. */
 #define VESCOMM_FSDP_KEEP_GATHERED ((uint32_t)2)
@@ -425,7 +425,7 @@ typedef struct vescomm_fsdp_report {
     uint64_t optimizer_bytes; /**< states of the optimizers */
     uint64_t persistent_bytes; /**< the three above together */
     /** Gathered parameters: one copy for the ranks of a node that are in one shard group, or in one
-     *  group of reshard_ranks; of experts, one for those that have the same ones. */
+     *  group of reshard_ranks. Units of experts: one copy for those that hold the same experts. */
     uint64_t slot_bytes;
     uint64_t gradient_slot_bytes; /**< gradients before they are summed */
     uint64_t scratch_bytes; /**< sums of a further micro-batch, before they are added */
@@ -542,9 +542,9 @@ typedef struct vescomm_fsdp_recommendation {
     /** Bytes of parameters and gradients that all nodes together receive from other nodes in a
      *  step, if a node receives each shard once and sends one f32 sum of its ranks. */
     uint64_t node_bytes_per_step;
-    /** gather_bytes_per_step, reduce_bytes_per_step and partner_bytes_per_step of the report, and
-     *  for n replicas replica_bytes_per_step times 2 (n - 1) / n: such a sum is a sum of shards and
-     *  a gather of them. */
+    /** gather_bytes_per_step, reduce_bytes_per_step and partner_bytes_per_step of the report. With
+     *  n replicas also replica_bytes_per_step * 2 (n - 1) / n, the cost of an all_reduce as a
+     *  reduce-scatter and an all-gather. */
     uint64_t wire_bytes_per_step;
     uint64_t peak_bytes; /**< of the report */
 } vescomm_fsdp_recommendation_t;
@@ -1319,7 +1319,7 @@ static inline vescomm_fsdp_extra_t vescomm_fsdp_extra_init(void) {
 }
 
 /**
- * Starts to save masters, states of optimizers, the number of steps and bytes of the program.
+ * Starts to save masters, states of optimizers, the number of steps and extra bytes of the caller.
  *
  * Before: no unit is open. After: a copy of the values at this time is being written, and the
  * trainer goes on. Once vescomm_job_wait() has returned VESCOMM_OK, the new save is the latest one
@@ -1394,13 +1394,13 @@ VESCOMM_API vescomm_status_t vescomm_job_free(vescomm_job_t *job);
  *
  * Collective: yes, same order.  Blocking: yes.  Threads: one.
  * Cost: each rank reads its bytes once, and the indexes of all ranks that saved. It also reads the
- * bytes of the program of all these ranks, and keeps them in memory until the next load.
+ * extra bytes that these ranks saved (vescomm_fsdp_extra_t), and keeps them until the next load.
  * Since: 0.1
  */
 VESCOMM_API vescomm_status_t vescomm_fsdp_load(vescomm_fsdp_t *engine, const char *folder);
 
 /**
- * Returns bytes of the program from the checkpoint that was loaded last.
+ * Returns extra bytes that a rank gave to vescomm_fsdp_save(), from the checkpoint loaded last.
  *
  * @param rank      the rank, in the job that saved, that gave the bytes.
  * @param data      [out] the first @p capacity bytes. May be NULL if @p capacity is 0.

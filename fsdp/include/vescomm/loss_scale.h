@@ -23,7 +23,7 @@ extern "C" {
 /** A loss scale, and how it changes. Append-only. */
 typedef struct vescomm_fsdp_loss_scale {
     uint32_t struct_size;
-    /** Steps without a skipped one after which the scale grows. 0: it never grows. */
+    /** The scale grows after this number of steps without a skipped one. 0: it never grows. */
     int32_t growth_interval;
     double scale; /**< of the next step */
     double growth_factor; /**< at least 1 */

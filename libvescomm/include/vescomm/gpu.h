@@ -11,11 +11,12 @@
  * without them, or without a GPU, vescomm_gpu_comm_create() returns VESCOMM_ERROR_UNSUPPORTED, and
  * the error text states what is missing. If the process has loaded them, these are used.
  *
- * A *device communicator* is an NCCL communicator of the ranks of a vescomm_comm_t, each with its
- * GPU. Its collectives are calls on a CUDA stream: they run after the earlier work of the stream,
- * return before it is complete, and may be captured into a CUDA graph. The first calls take longer,
- * because NCCL connects, and wait for the other ranks. Such a wait ends when the communicator
- * breaks, and at the timeout of the vescomm_comm_t; it does not ask vescomm_set_interrupt().
+ * A *device communicator* is an NCCL communicator of the ranks of a vescomm_comm_t, its *host
+ * communicator*, each with its GPU. Its collectives are calls on a CUDA stream: they run after the
+ * earlier work of the stream, return before it is complete, and may be captured into a CUDA graph.
+ * The first calls take longer, because NCCL connects, and wait for the other ranks. Such a wait
+ * ends when the communicator breaks, and at the timeout of the host communicator; it does not ask
+ * vescomm_set_interrupt().
  *
  * A `stream` is a cudaStream_t; NULL is the legacy default stream. Addresses of memory are device
  * addresses, which are not checked. Memory belongs to the device of the communicator. Calls on one
@@ -143,8 +144,8 @@ VESCOMM_API vescomm_status_t vescomm_gpu_comm_create(vescomm_comm_t *comm,
                                                      vescomm_gpu_comm_t **out);
 
 /**
- * Creates device communicators of some ranks of another one by ncclCommSplit(): one for each
- * communicator of the host that is passed. NCCL then needs no address of a first rank, and finds
+ * Creates device communicators of some ranks of another one by ncclCommSplit(): one for each host
+ * communicator that is passed. NCCL then needs no address of a first rank, and finds
  * the other ranks through the parent. The parent stays usable, and shares no memory with the new
  * ones.
  *
@@ -185,11 +186,11 @@ VESCOMM_API vescomm_status_t vescomm_gpu_comm_split(vescomm_gpu_comm_t *parent,
  * (NCCL_SHRINK_ABORT). Without a failure the call waits for the work of the device instead
  * (NCCL_SHRINK_DEFAULT), and @p parent stays usable.
  *
- * In all other cases the call does what vescomm_gpu_comm_create() does on @p survivors, on all
- * ranks: if the parent's communicator of NCCL is aborted, has failed, or is the program's on one
- * rank, if NCCL lacks ncclCommShrink() or ncclCommRevoke() (before 2.28.7) there, or if no rank of
- * the parent is missing. vescomm_gpu_comm_get_info() shows it, and the log has the reason (level
- * info).
+ * Otherwise all ranks do what vescomm_gpu_comm_create() does on @p survivors. This happens if no
+ * rank of the parent is missing, or if on any rank NCCL's communicator was aborted,
+ * ncclCommGetAsyncError() reports an error, the parent uses nccl_comm of the options, or NCCL lacks
+ * ncclCommShrink() or ncclCommRevoke() (before 2.28.7). vescomm_gpu_comm_get_info() shows it, and
+ * the log has the reason (level info).
  *
  * @param parent     its device must be current.
  * @param survivors  of ranks of @p parent alone, in the parent's order: as vescomm_comm_shrink()
@@ -219,7 +220,7 @@ typedef struct vescomm_gpu_comm_info {
     int32_t device; /**< number of its device, as cudaGetDevice() returned it at the creation */
     int32_t nccl_version; /**< as ncclGetVersion(), such as 22809 for 2.28.9 */
     /** 1: NCCL has created its communicator from that of a parent, by ncclCommSplit() or
-     *  ncclCommShrink(). 0: from nothing, or the program has. */
+     *  ncclCommShrink(). 0: NCCL created it without a parent, or the caller passed it. */
     int32_t derived;
 } vescomm_gpu_comm_info_t;
 
@@ -243,8 +244,8 @@ VESCOMM_API vescomm_status_t vescomm_gpu_comm_get_info(const vescomm_gpu_comm_t 
 /**
  * Returns the first failure of a device communicator, also one of work that still runs.
  *
- * @return VESCOMM_OK. The first error of the vescomm_comm_t, which NCCL's failures break too. It is
- *         never VESCOMM_ERROR_INVALID_ARGUMENT, because that means that nothing happened.
+ * @return VESCOMM_OK. The first error of the vescomm_comm_t, which NCCL's failures break too. Never
+ *         VESCOMM_ERROR_INVALID_ARGUMENT: that status is of rejected calls, which have no effect.
  *
  * Collective: no.  Blocking: no; after a failure at most 10 seconds, once, to abort NCCL.
  * Threads: one at a time per communicator.
@@ -443,9 +444,9 @@ typedef struct vescomm_gpu_buffer vescomm_gpu_buffer_t;
 
 /** The distance between the shards of a device buffer. */
 typedef int32_t vescomm_gpu_placement_t;
-/** Shards follow one another as in the layout; each tensor is contiguous. Memory is added behind
- * the last shard if shards then have a constant distance, and if it is at most 4096 bytes or an
- * eighth of the buffer, whichever is more. */
+/** Shards follow one another as in the layout; each tensor is contiguous. If all shards but short
+ * or empty last ones have one size, memory is added so that each shard has space for that size: at
+ * most 4096 bytes or an eighth of the buffer, whichever is more. "padded_in_place" then suits. */
 #define VESCOMM_GPU_PACKED ((vescomm_gpu_placement_t)0)
 /** Shards begin at multiples of the largest one, rounded up to 16 bytes. One call of NCCL moves
  * them in place, and the gaps behind them too. Tensors with elements of several ranks are not
@@ -589,8 +590,8 @@ VESCOMM_API vescomm_status_t vescomm_gpu_buffer_all_gather_v(vescomm_gpu_buffer_
  *                 vescomm_gpu_reduce_scatter_v() reduces.
  * @param count    0: no effect.
  * @param op       of all buffers, as for vescomm_gpu_reduce_scatter_v(), with the same rules.
- *                 With the method "peer" results have the bits of host memory: contributions are
- *                 reduced in the order of the ranks, and rounded once.
+ *                 With the method "peer" results are bit-identical to host memory: contributions
+ *                 are reduced in the order of the ranks, and rounded once.
  * @return as vescomm_gpu_buffer_all_gather_v(). VESCOMM_ERROR_UNSUPPORTED: also for another type or
  *         operator, and if the vescomm_comm_t asks for reproducible sums and the method "peer" does
  *         not suit.
@@ -604,8 +605,8 @@ VESCOMM_API vescomm_status_t vescomm_gpu_buffer_reduce_scatter_v(
 
 /**
  * Describes the memory of a device buffer, and how a collective on it alone will run, as
- * vescomm_gpu_explain(). In a group of buffers with the method "padded", a later buffer has another
- * method if the workspace is too small.
+ * vescomm_gpu_explain(). In a call on several buffers, those for which vescomm chooses "padded"
+ * share the workspace: a buffer for which too little is left gets another method.
  *
  * @param reduces  0: vescomm_gpu_buffer_all_gather_v(); 1: vescomm_gpu_buffer_reduce_scatter_v().
  * @param text     [out] owned by @p buffer, valid until the next call of this function on it.

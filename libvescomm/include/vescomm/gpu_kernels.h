@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Kernels of vescomm on device memory: operations on pieces of slabs, exact norms and clipping,
- * quantisation in blocks, and AdamW. Results have the bits of the same operations of vescomm and
- * its FSDP engine on host memory.
+ * quantisation in blocks, and AdamW. Results are bit-identical to the same operations of vescomm
+ * and its FSDP engine on host memory.
  *
  * This interface is experimental and may change. The kernels have been tested on an H100 and
  * an H200.
@@ -139,7 +139,8 @@ VESCOMM_API vescomm_status_t vescomm_gpu_unscale(void *target, vescomm_type_t ty
  * @param words   [in,out] device address of the words of the sum, zero before the first call, as
  *                vescomm_gpu_zero() makes them. A sum of up to 2^42 elements and 2^29 pieces of all
  *                ranks together cannot overflow.
- * @param source  the slab, at the target of the pieces.
+ * @param source  device address of the slab. Elements [target, target + count) of each piece are
+ *                read; the member source of the pieces is not used.
  * @param type    f32, bf16 or f16.
  * @return as vescomm_gpu_zero().
  *

@@ -279,9 +279,9 @@ typedef int (*vescomm_all_gather_function_t)(void *context, const void *mine, si
  * @param address  "host:port" on which rank 0 listens and which the others can reach. Ignored, and
  *                 may be NULL, when @p ranks is 1.
  * @param secret   the same on every rank; a connection without it is rejected and has no effect. At
- *                 least 16 characters, unless the address is a loopback address, where a key of the
- *                 user is added to a shorter one, or VESCOMM_INSECURE is 1. Ignored, and may be
- *                 NULL, when @p ranks is 1.
+ *                 least 16 characters, unless VESCOMM_INSECURE is 1 or the address is a loopback
+ *                 address, where it is mixed with a key file that only this user can read. Ignored,
+ *                 and may be NULL, when @p ranks is 1.
  * @param options  NULL: defaults. Borrowed for the call.
  * @param comm     [out] owned by the caller; free with vescomm_comm_free().
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: also when two threads create a communicator
@@ -392,7 +392,7 @@ VESCOMM_API vescomm_status_t vescomm_comm_dup(vescomm_comm_t *comm,
  * created on it can only be freed. Memory of vescomm_malloc() stays valid. Pages that a failed rank
  * allocated with vescomm_malloc() stay in use on its node until all communicators that share them
  * are freed there. A living rank in @p failed still maps memory of vescomm_memory_create(); its
- * pages stay in use, and new memory on that node is not registered.
+ * pages stay in use, and vescomm_memory_create() on that node makes private memory.
  *
  * @param comm    the communicator that has lost ranks; not yet freed.
  * @param failed  @p count ranks of @p comm to exclude although their process may not have ended (it
@@ -957,8 +957,8 @@ VESCOMM_API vescomm_status_t vescomm_memory_free(vescomm_memory_t *memory);
  * system refuses to map the address space, the memory is private. After fork() the child shares the
  * memory with its parent, and must not write to it.
  *
- * @param comm     calls on this communicator, on those that it was created from, and on those that
- *                 are created from them recognise the memory. All of them keep it alive.
+ * @param comm     calls on this communicator, and on all that were split or duplicated from it or
+ *                 that it came from, recognise the memory. All of them keep it alive.
  * @param bytes    rounded up to whole pages; 0: one page.
  * @param pointer  [out] aligned to a page; free with vescomm_mfree(). It is freed at the latest
  *                 with the last of these communicators.
@@ -1738,8 +1738,8 @@ VESCOMM_API vescomm_status_t vescomm_group_begin(vescomm_comm_t *comm);
  *                 the call returns when all operations are complete on this rank.
  * @return as the collectives. VESCOMM_ERROR_INVALID_ARGUMENT: no group has begun, there is no such
  *         algorithm, or one operation has more than 2^40 elements; nothing has started, and the
- *         group has ended. VESCOMM_ERROR_OUT_OF_MEMORY: nothing has started. The group is still
- *         open; only if the communicator is broken and @p request is NULL, the group has ended.
+ *         group has ended. VESCOMM_ERROR_OUT_OF_MEMORY: nothing has started. The group
+ *         stays open, unless the communicator is broken and @p request is NULL.
  *         After other errors operations may have run.
  * Collective: yes, same order.  Blocking: without a request, at most the timeout.
  * Threads: one at a time per communicator.  Since: 0.1

@@ -18,7 +18,8 @@
 // - vescomm_comm_create_from_all_gather(); Communicator(handle) then owns the result;
 // - calls on arrays with offsets, with options (factor, algorithm), or of type bf16, f16 or f8; the
 //   caller frees the request of such a call;
-// - vescomm_trace_add_span(), and functions without an object, such as vescomm_set_log().
+// - vescomm_trace_add_span(), vescomm_trace_add_span_with(), and functions without an object, such
+//   as vescomm_set_log().
 #ifndef VESCOMM_VESCOMM_HPP
 #define VESCOMM_VESCOMM_HPP
 

@@ -133,8 +133,8 @@ struct Answer {
     // No layout of this mode, in any order of the tensors, has a smaller largest_shard.
     std::int64_t lower_bound = 0;
     // True when optimality is proved. Uniform: no layout has smaller shards. Ragged: none has a
-    // smaller largest shard in multiples of Options::cut_alignment, or none at all if lower_bound
-    // is largest_shard. With weights: none has a smaller largest_over_share.
+    // smaller largest shard after rounding up to Options::cut_alignment; if lower_bound is
+    // largest_shard, also without rounding. With weights: none has a smaller largest_over_share.
     bool optimal = false;
     // The largest ratio of a shard to its rank's share. The share is the mean, or with weights the
     // part that the rank's weight gives it.

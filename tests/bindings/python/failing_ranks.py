@@ -339,15 +339,18 @@ def observed():
     vescomm.use_logging()
     comm = Communicator.from_environment()
     comm.start_trace()
-    with comm.span("forward", "compute"):
+    values = {"unit": "block.0"}
+    with comm.span("forward", "compute", values):
         comm.all_reduce(bytearray(3))
+        values["bytes"] = 3
+    expect(TypeError, comm.add_span, "a", "b", 0, 1, {"list": []})
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "trace.json")
         comm.write_trace(path if comm.rank == 0 else None)
         if comm.rank == 0:
             with open(path, encoding="utf-8") as file:
-                names = {event.get("name") for event in json.load(file)["traceEvents"]}
-            assert "forward" in names, names
+                events = {event.get("name"): event for event in json.load(file)["traceEvents"]}
+            assert events["forward"]["args"] == {"unit": "block.0", "bytes": 3}, events["forward"]
         comm.write_flight_recorder(os.path.join(folder, "flight.%r"))
         with open(os.path.join(folder, f"flight.{comm.rank}"), encoding="utf-8") as file:
             assert '"collective":"all_reduce"' in file.read()
