@@ -135,6 +135,7 @@ private:
     void require_values() const;
     void send(std::size_t unit);
     void sum_over_replicas();
+    void sum_replicated();
     double measure_norm();
     // The values change, for which no gradients exist.
     void drop_gradients();

@@ -93,11 +93,16 @@ std::vector<std::string> read_extras(checkpoint::Checkpoint &opened) {
 
 }  // namespace
 
-std::vector<ShardPiece> shard_pieces(const Model &model, const Shards &shards, int rank) {
+namespace {
+
+// `replicated`: also pieces of replicated parameters.
+std::vector<ShardPiece> make_pieces(const Model &model, const Shards &shards, int rank,
+                                    bool replicated) {
     std::vector<ShardPiece> all;
     const int position = model.plan.mesh.position(rank);
     for (std::size_t index = 0; index < model.plan.buckets.size(); ++index) {
         const Bucket &bucket = model.plan.buckets[index];
+        if (bucket.replicated && !replicated) continue;
         for (const auto &piece : bucket.pieces(position)) {
             const Parameter &parameter = model.spec.parameters()[piece.parameter];
             const std::string name = model.spec.full_name(piece.parameter);
@@ -118,6 +123,17 @@ std::vector<ShardPiece> shard_pieces(const Model &model, const Shards &shards, i
         }
     }
     return all;
+}
+
+// Every rank has replicated parameters, and the first one saves them.
+std::vector<ShardPiece> saved_pieces(const Model &model, const Shards &shards, int rank) {
+    return make_pieces(model, shards, rank, rank == 0);
+}
+
+}  // namespace
+
+std::vector<ShardPiece> shard_pieces(const Model &model, const Shards &shards, int rank) {
+    return make_pieces(model, shards, rank, true);
 }
 
 std::vector<checkpoint::Tensor> empty_tensors(const Model &model) {
@@ -147,7 +163,7 @@ std::unique_ptr<checkpoint::SaveJob> Engine::save(const std::string &folder,
     std::vector<checkpoint::Piece> pieces;
     // Replicas of the first shard group have the same values.
     if (model_.plan.mesh.group(rank_) == 0)
-        for (ShardPiece &piece : shard_pieces(model_, mirrored->shards(), rank_))
+        for (ShardPiece &piece : saved_pieces(model_, mirrored->shards(), rank_))
             pieces.push_back({std::move(piece.tensor), piece.first, piece.count, piece.data});
     std::vector<checkpoint::Extra> extras = {{user_extra(rank_), extra}};
     if (rank_ == 0) {

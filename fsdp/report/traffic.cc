@@ -119,10 +119,19 @@ std::uint64_t gradient_shard_bytes(const ModelPlan &plan, int position) {
     return persistent_of(plan, position).gradient;
 }
 
+std::uint64_t replicated_gradient_bytes(const ModelPlan &plan) {
+    std::uint64_t bytes = 0;
+    for (const Bucket &bucket : plan.buckets)
+        if (bucket.replicated && bucket.trainable)
+            bytes += static_cast<std::uint64_t>(align_shard(bucket.elements)) * sizeof(float);
+    return bytes;
+}
+
 std::uint64_t gather_bytes(const ModelPlan &plan, std::size_t unit, int position) {
     std::uint64_t bytes = 0;
     for (const std::size_t index : plan.of_unit[unit]) {
         const Bucket &bucket = plan.buckets[index];
+        if (bucket.replicated) continue;
         bytes += (bucket.quantised() ? bucket.codes.bytes() : bucket.parameter_bytes()) -
                  part_bytes(plan.mesh, bucket, position);
     }
@@ -150,7 +159,7 @@ std::uint64_t reduce_bytes(const ModelPlan &plan, std::size_t unit, int position
     std::uint64_t bytes = 0;
     for (const std::size_t index : plan.of_unit[unit]) {
         const Bucket &bucket = plan.buckets[index];
-        if (!bucket.trainable) continue;
+        if (!bucket.trainable || bucket.replicated) continue;
         if (bucket.sums_quantised()) {
             bytes += bucket.codes.bytes() - bucket.code_bytes(position);
             continue;
@@ -162,7 +171,9 @@ std::uint64_t reduce_bytes(const ModelPlan &plan, std::size_t unit, int position
 }
 
 std::uint64_t replica_bytes(const ModelPlan &plan, int position) {
-    return plan.mesh.replicas() > 1 ? gradient_shard_bytes(plan, position) : 0;
+    const std::uint64_t replicated = replicated_gradient_bytes(plan);
+    const std::uint64_t sharded = gradient_shard_bytes(plan, position) - replicated;
+    return replicated + (plan.mesh.replicas() > 1 ? sharded : 0);
 }
 
 std::uint64_t scratch_bytes_of_slot(const ModelPlan &plan, std::size_t slot, int position) {
@@ -177,8 +188,9 @@ std::uint64_t scratch_bytes_of_slot(const ModelPlan &plan, std::size_t slot, int
 std::uint64_t scratch_bytes(const ModelPlan &plan, std::size_t unit, int position) {
     std::uint64_t bytes = 0;
     for (const std::size_t index : plan.of_unit[unit])
-        // Sums in 8 bits are added where they are computed.
-        if (plan.buckets[index].trainable && !plan.buckets[index].sums_quantised())
+        // Sums in 8 bits, and those of replicated parameters, are added where they are computed.
+        if (plan.buckets[index].trainable && !plan.buckets[index].sums_quantised() &&
+            !plan.buckets[index].replicated)
             bytes += static_cast<std::uint64_t>(align_shard(plan.buckets[index].shard(position))) *
                      sizeof(float);
     return bytes;
@@ -207,6 +219,7 @@ vescomm_fsdp_report_t make_report(const Spec &spec, const ModelPlan &plan,
     for (const Bucket &bucket : plan.buckets) {
         report.parameters += (bucket.elements - bucket.padding) * bucket.expert_ranks;
         report.padding += bucket.padding * bucket.expert_ranks;
+        report.converted_bytes += align_bucket(bucket.converted_bytes());
     }
     const Persistent persistent = persistent_of(plan, position);
     report.shard_elements = persistent.elements;
@@ -233,7 +246,7 @@ vescomm_fsdp_report_t make_report(const Spec &spec, const ModelPlan &plan,
         report.file_bytes = persistent.master + persistent.optimizer + copy.master + copy.optimizer;
     report.peak_bytes = report.persistent_bytes + report.slot_bytes + report.code_bytes +
                         report.secondary_bytes + report.gradient_slot_bytes + report.scratch_bytes +
-                        report.partner_bytes - report.file_bytes;
+                        report.partner_bytes + report.converted_bytes - report.file_bytes;
     set_phases(report, spec, plan, copy.gradient);
 
     const auto gathers = gathers_per_step(spec, plan, report.micro_batches);

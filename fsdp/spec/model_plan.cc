@@ -37,6 +37,7 @@ std::size_t bucket_for(ModelPlan &plan, const Spec &spec, std::size_t unit,
     wanted.gather_type = parameter.gather_type;
     wanted.reduce_type = spec.reduce_type(parameter);
     wanted.trainable = !parameter.frozen();
+    wanted.replicated = parameter.replicated() && plan.mesh.shard_ranks > 1;
     wanted.states = states_of(spec, parameter);
     if (plan.kinds[unit] == UnitKind::experts) {
         wanted.expert_ranks = plan.mesh.expert_ranks;
@@ -47,7 +48,8 @@ std::size_t bucket_for(ModelPlan &plan, const Spec &spec, std::size_t unit,
         const Bucket &one = plan.buckets[bucket];
         if (one.type == wanted.type && one.gradient_type == wanted.gradient_type &&
             one.gather_type == wanted.gather_type && one.reduce_type == wanted.reduce_type &&
-            one.trainable == wanted.trainable && one.states == wanted.states)
+            one.trainable == wanted.trainable && one.replicated == wanted.replicated &&
+            one.states == wanted.states)
             return bucket;
     }
     plan.buckets.push_back(std::move(wanted));
@@ -125,6 +127,15 @@ void read_layout(Bucket &bucket, const Layout &layout) {
     for (int rank = 0; rank < info.ranks; ++rank) bucket.cuts.push_back(layout.shard(rank).second);
 }
 
+// Parameters lie one behind the other, in one shard.
+void lay_out_replicated(Bucket &bucket) {
+    for (Place &place : bucket.places) {
+        place.offset = bucket.elements;
+        bucket.elements += place.elements;
+    }
+    bucket.cuts = {0, bucket.elements};
+}
+
 // Finds the layouts of all buckets of a kind together.
 void lay_out(ModelPlan &plan, const Spec &spec, UnitKind kind) {
     const int ranks = plan.mesh.shard_ranks_of(kind);
@@ -134,6 +145,10 @@ void lay_out(ModelPlan &plan, const Spec &spec, UnitKind kind) {
     for (std::size_t i = 0; i < plan.buckets.size(); ++i) {
         Bucket &bucket = plan.buckets[i];
         if (plan.kinds[bucket.unit] != kind) continue;
+        if (bucket.replicated) {
+            lay_out_replicated(bucket);
+            continue;
+        }
         bucket.cuts.assign(static_cast<std::size_t>(ranks) + 1, 0);
         for (const Place &place : bucket.places)
             if (place.elements > 0) planned[i].parameters.emplace_back(spec, place.parameter);
@@ -257,7 +272,8 @@ bool ModelPlan::has_own_slot(std::size_t unit) const {
 std::uint64_t ModelPlan::slot_bytes_of(std::size_t unit) const {
     std::uint64_t bytes = 0;
     for (const std::size_t bucket : of_unit[unit])
-        if (!buckets[bucket].quantised()) bytes += align_bucket(buckets[bucket].parameter_bytes());
+        if (!buckets[bucket].quantised() && !buckets[bucket].replicated)
+            bytes += align_bucket(buckets[bucket].parameter_bytes());
     return bytes;
 }
 
@@ -299,6 +315,10 @@ bool ModelPlan::trainable(std::size_t unit) const {
     return std::ranges::any_of(of_unit[unit], [&](std::size_t bucket) {
         return buckets[bucket].trainable && buckets[bucket].elements > 0;
     });
+}
+
+bool ModelPlan::replicates() const {
+    return std::ranges::any_of(buckets, &Bucket::replicated);
 }
 
 ModelPlan plan_model(const Spec &spec, int ranks) {

@@ -35,6 +35,8 @@ struct Bucket {
     vescomm_type_t gather_type = 0;  // of codes in transfer; 0: gathered in `type`
     vescomm_type_t reduce_type = 0;  // of codes of gradients; 0: summed in gradient_type
     bool trainable = true;
+    // Every rank has all elements, and they are not gathered. False if a unit has one shard only.
+    bool replicated = false;
     std::vector<vescomm_type_t> states;  // types of the optimizer's states
     // Ranks that have different experts. The other members are those of one of these
     // ranks, and the same for all. 1: the bucket is dense.
@@ -46,12 +48,14 @@ struct Bucket {
     GatherCodes codes;  // of a bucket with parameters or gradients in 8 bits
 
     UnitKind kind() const { return expert_ranks > 1 ? UnitKind::experts : UnitKind::dense; }
+    // True if the parameters are gathered, and there are some.
+    bool gathered() const { return !replicated && elements > 0; }
     // True if the parameters are quantised for gathers, and there are some.
     bool quantised() const { return gather_type != 0 && elements > 0; }
     // True if the gradients are quantised for sums, and there are some.
     bool sums_quantised() const { return reduce_type != 0 && elements > 0; }
     // The number of the shard of a position, which ranks with other experts have too.
-    int shard_number(int position) const { return position / expert_ranks; }
+    int shard_number(int position) const { return replicated ? 0 : position / expert_ranks; }
     std::int64_t begin(int position) const { return cuts[shard_number(position)]; }
     std::int64_t end(int position) const { return cuts[shard_number(position) + 1]; }
     std::int64_t shard(int position) const { return end(position) - begin(position); }
@@ -68,6 +72,10 @@ struct Bucket {
     }
     // The pieces of the shard of a position. Elements count within the whole parameter.
     std::vector<vescomm_optimizer_piece_t> pieces(int position) const;
+    // Bytes of a copy of replicated parameters in their type, which masters in f32 need not have.
+    std::uint64_t converted_bytes() const {
+        return replicated && type != VESCOMM_F32 ? parameter_bytes() : 0;
+    }
     // A vector cut as the bucket is.
     Layout layout() const;
 };
@@ -147,6 +155,8 @@ struct ModelPlan {
     // Gradients of each trainable bucket of a unit, in the order of of_unit.
     std::vector<std::uint64_t> gradient_parts_of(std::size_t unit) const;
     bool trainable(std::size_t unit) const;
+    // True if a bucket is replicated.
+    bool replicates() const;
 };
 
 // Buckets of a unit lie at multiples of this in a slot.

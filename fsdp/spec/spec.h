@@ -44,6 +44,7 @@ struct Parameter {
 
     bool frozen() const { return (flags & VESCOMM_FSDP_FROZEN) != 0; }
     bool ignored() const { return (flags & VESCOMM_FSDP_IGNORED) != 0; }
+    bool replicated() const { return (flags & VESCOMM_FSDP_REPLICATED) != 0; }
     // True if the parameter has memory of its own.
     bool stored() const { return !ignored() && !tied_to; }
     // The shape in the whole model, in which checkpoints have the parameter.

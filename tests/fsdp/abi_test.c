@@ -26,6 +26,8 @@ FREEZE(VESCOMM_FSDP_EXPERTS == 1);
 FREEZE(VESCOMM_FSDP_KEEP_GATHERED == 2);
 FREEZE(VESCOMM_FSDP_FROZEN == 1);
 FREEZE(VESCOMM_FSDP_IGNORED == 2);
+FREEZE(VESCOMM_FSDP_MATRIX == 4);
+FREEZE(VESCOMM_FSDP_REPLICATED == 8);
 FREEZE(VESCOMM_FSDP_LAST == 1);
 FREEZE(VESCOMM_FSDP_NO_SYNC == 2);
 FREEZE(VESCOMM_FSDP_NO_OUTER == 4);
@@ -165,7 +167,8 @@ MEMBER(vescomm_fsdp_report_t, expert_shard_ranks, 196);
 MEMBER(vescomm_fsdp_report_t, forward_bytes, 200);
 MEMBER(vescomm_fsdp_report_t, backward_bytes, 208);
 MEMBER(vescomm_fsdp_report_t, step_bytes, 216);
-FREEZE(sizeof(vescomm_fsdp_report_t) == 224);
+MEMBER(vescomm_fsdp_report_t, converted_bytes, 224);
+FREEZE(sizeof(vescomm_fsdp_report_t) == 232);
 
 MEMBER(vescomm_fsdp_recommendation_t, struct_size, 0);
 MEMBER(vescomm_fsdp_recommendation_t, candidates, 4);

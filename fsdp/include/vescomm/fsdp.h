@@ -331,6 +331,12 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_add_unit(vescomm_fsdp_spec_t *spec, co
  *  The flags of a parameter are in its pieces, so that an optimizer can treat matrices otherwise
  *  than vectors. */
 #define VESCOMM_FSDP_MATRIX ((uint32_t)4)
+/** The parameter lies whole on every rank, with its states: for small parameters, such as those of
+ *  norms. It is not gathered. Its gradient is summed over all ranks, in f32, once a step, in
+ *  vescomm_fsdp_finish_backward() of the last micro-batch; each rank applies the same update. It is
+ *  neither in the shards nor in the pieces of its unit. Not in units of experts and not on device
+ *  memory; gather_type and reduce_type do not apply. No effect if no axis shards (ddp). */
+#define VESCOMM_FSDP_REPLICATED ((uint32_t)8)
 
 /** Description of a parameter, for vescomm_fsdp_add_parameter(). (The function
  *  vescomm_fsdp_parameter() returns the gathered values of one.) Append-only; a zero member means
@@ -354,7 +360,8 @@ typedef struct vescomm_fsdp_parameter {
     int64_t block_rows;
     /** Consecutive elements of a block, instead of block_rows. 0: block_rows applies. */
     int64_t block_elements;
-    /** 0, or a sum of VESCOMM_FSDP_FROZEN, VESCOMM_FSDP_IGNORED and VESCOMM_FSDP_MATRIX. */
+    /** 0, or a sum of VESCOMM_FSDP_FROZEN, VESCOMM_FSDP_IGNORED, VESCOMM_FSDP_MATRIX and
+     *  VESCOMM_FSDP_REPLICATED. */
     uint32_t flags;
     uint32_t reserved;
     /** Id of an earlier parameter of the same shape whose values this one uses, also of another
@@ -419,7 +426,8 @@ typedef struct vescomm_fsdp_report {
     int32_t shard_ranks; /**< ranks among which a unit is sharded, unless it has experts */
     int64_t parameters; /**< elements of all parameters, tied ones once */
     int64_t padding; /**< elements of all ranks of a shard group that belong to no parameter */
-    int64_t shard_elements; /**< elements that this rank owns, padding included */
+    /** Elements that this rank has, with padding and replicated parameters. */
+    int64_t shard_elements;
     uint64_t master_bytes; /**< f32 masters */
     uint64_t gradient_bytes; /**< f32 gradient shards */
     uint64_t optimizer_bytes; /**< states of the optimizers */
@@ -429,9 +437,9 @@ typedef struct vescomm_fsdp_report {
     uint64_t slot_bytes;
     uint64_t gradient_slot_bytes; /**< gradients before they are summed */
     uint64_t scratch_bytes; /**< sums of a further micro-batch, before they are added */
-    /** persistent_bytes, slot_bytes, gradient_slot_bytes, scratch_bytes, code_bytes, partner_bytes
-     *  and secondary_bytes, without file_bytes. Assumes that no other rank of the shard group is on
-     *  the node. */
+    /** persistent_bytes, slot_bytes, gradient_slot_bytes, scratch_bytes, code_bytes, partner_bytes,
+     *  secondary_bytes and converted_bytes, without file_bytes. Assumes that no other rank of the
+     *  shard group is on the node. */
     uint64_t peak_bytes;
     uint64_t gathers_per_step; /**< gathers of units */
     /** Bytes of gathered parameters of other ranks that this rank needs in a step, as they are
@@ -440,7 +448,8 @@ typedef struct vescomm_fsdp_report {
     /** Bytes of its gradients that this rank gives to other ranks of its shard group in a step, as
      *  they are sent, with their scales. */
     uint64_t reduce_bytes_per_step;
-    /** Bytes of gradient shards that this rank contributes to the sum over replicas in a step. */
+    /** Bytes of gradient shards that this rank contributes to the sum over replicas in a step, and
+     *  of gradients of replicated parameters that it contributes to the sum over all ranks. */
     uint64_t replica_bytes_per_step;
     /** Bytes of one rank without sharding: master, gradient, states, and a gathered copy if the
      *  compute type is not f32. */
@@ -477,12 +486,15 @@ typedef struct vescomm_fsdp_report {
     /** The same for vescomm_fsdp_step(): masters, states, gradients, also of a partner copy, and
      *  slots, codes and secondary copies for the first units of the next step. */
     uint64_t step_bytes;
+    /** Replicated parameters whose type is not f32, in their type. Part of peak_bytes. */
+    uint64_t converted_bytes;
 } vescomm_fsdp_report_t;
 
 /** Returns the struct with struct_size set, rank -1, all other members zero. Since: 0.1 */
 static inline vescomm_fsdp_report_t vescomm_fsdp_report_init(void) {
     vescomm_fsdp_report_t report = {sizeof(vescomm_fsdp_report_t),
                                     -1,
+                                    0,
                                     0,
                                     0,
                                     0,
@@ -984,7 +996,8 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_reset(vescomm_fsdp_t *engine);
 
 /**
  * Compares masters and states of optimizers between the ranks that hold the same shard: replicas
- * (ddp, hsdp, mics), and the holders of partner copies. Equal means equal in every bit.
+ * (ddp, hsdp, mics), and the holders of partner copies; and those of replicated parameters between
+ * all ranks. Equal means equal in every bit.
  *
  * Nothing else in a step compares them: if the memory of a machine fails, or an optimizer is not
  * the same on all ranks, replicas drift apart silently. Programs call it now and then, such as
