@@ -342,9 +342,9 @@ vescomm_fsdp_view_t Engine::shard(std::uint64_t unit, vescomm_fsdp_role_t role,
         if (state >= bucket.states.size())
             refuse("unit \"{}\" has {} states, and there is no state {}", model_.unit_names[unit],
                    bucket.states.size(), state);
-        view.type = bucket.states[state];
+        view.type = bucket.states[state].type;
         view.data = shards_.state(buckets.front(), state);
-        view.elements = bucket.shard(model_.plan.mesh.position(rank_));
+        view.elements = bucket.state_elements(state, model_.plan.mesh.position(rank_));
         return view;
     }
     const auto of = [&](std::size_t bucket) {

@@ -66,8 +66,9 @@ void require_no_other_tensors(const checkpoint::Catalogue &catalogue, const Mode
         const std::string name = model.spec.full_name(id);
         own.emplace(master_role, name);
         if (parameter.frozen() || !parameter.group) continue;
-        for (const auto &state : model.spec.groups()[*parameter.group].states)
-            own.emplace(role_of_state(state.name), name);
+        const Group &group = model.spec.groups()[*parameter.group];
+        for (const auto &state : group.states)
+            own.emplace(role_of_state(state, group.block_elements), name);
     }
     for (const auto &[key, stored] : catalogue.tensors())
         if (!own.contains(key))
@@ -106,20 +107,30 @@ std::vector<ShardPiece> make_pieces(const Model &model, const Shards &shards, in
         for (const auto &piece : bucket.pieces(position)) {
             const Parameter &parameter = model.spec.parameters()[piece.parameter];
             const std::string name = model.spec.full_name(piece.parameter);
-            const auto add = [&](const std::string &role, vescomm_type_t type, void *array) {
-                const std::size_t offset =
-                    static_cast<std::size_t>(piece.offset) * vescomm_type_get_bytes(type);
-                all.push_back({{name, role, parameter.whole_shape(), type},
-                               piece.first,
-                               piece.elements,
-                               static_cast<std::byte *>(array) + offset});
+            const auto add = [&](checkpoint::Tensor tensor, std::int64_t first, std::int64_t count,
+                                 void *array, std::int64_t offset) {
+                const std::size_t bytes =
+                    static_cast<std::size_t>(offset) * vescomm_type_get_bytes(tensor.type);
+                all.push_back(
+                    {std::move(tensor), first, count, static_cast<std::byte *>(array) + bytes});
             };
-            add(master_role, VESCOMM_F32, shards.master(index).data());
+            add({name, master_role, parameter.whole_shape(), VESCOMM_F32}, piece.first,
+                piece.elements, shards.master(index).data(), piece.offset);
             if (!bucket.trainable || !parameter.group) continue;
-            const auto &states = model.spec.groups()[*parameter.group].states;
-            for (std::size_t state = 0; state < states.size(); ++state)
-                add(role_of_state(states[state].name), states[state].type,
-                    shards.state(index, state));
+            const Group &group = model.spec.groups()[*parameter.group];
+            const std::int64_t block = group.block_elements;
+            for (std::size_t state = 0; state < group.states.size(); ++state) {
+                const Group::State &one = group.states[state];
+                const std::string role = role_of_state(one, block);
+                void *array = shards.state(index, state);
+                if (one.per_block)
+                    add({name, role, parameter.shape_of_blocks(block), one.type},
+                        blocks_before(piece.first, piece.rows * piece.columns, block),
+                        blocks_of(piece, block), array, piece.block);
+                else
+                    add({name, role, parameter.whole_shape(), one.type}, piece.first,
+                        piece.elements, array, piece.offset);
+            }
         }
     }
     return all;

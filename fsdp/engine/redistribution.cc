@@ -133,6 +133,11 @@ void require_same_values(const Spec &before, const Spec &after) {
         if (a.whole_shape() != b.whole_shape()) differs("shapes");
         if (a.flags != b.flags || a.tied_to != b.tied_to) differs("flags");
         if (states(before, a) != states(after, b)) differs("states of the optimizer");
+        const bool per_block =
+            std::ranges::any_of(states(before, a), [](auto &state) { return state.per_block; });
+        if (per_block &&
+            before.groups()[*a.group].block_elements != after.groups()[*b.group].block_elements)
+            differs("blocks of the optimizer");
     }
 }
 

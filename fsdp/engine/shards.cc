@@ -57,9 +57,10 @@ void Shards::measure() {
             master += aligned;
             if (!bucket.trainable) continue;
             gradient += aligned;
-            for (const vescomm_type_t type : bucket.states)
+            for (std::size_t state = 0; state < bucket.states.size(); ++state)
                 states_[i].emplace_back().size =
-                    static_cast<std::size_t>(aligned) * vescomm_type_get_bytes(type);
+                    static_cast<std::size_t>(align_shard(bucket.state_elements(state, position_))) *
+                    bucket.states[state].bytes();
         }
         if (!replicated) sharded_gradients_ = static_cast<std::size_t>(gradient);
     }

@@ -70,12 +70,15 @@ std::vector<std::uint64_t> hash_values(const ModelPlan &plan, const Shards &shar
     const int position = plan.mesh.position(rank);
     for (const Part &part : parts_of(plan)) {
         const Bucket &bucket = plan.buckets[part.bucket];
-        const auto elements = static_cast<std::size_t>(bucket.shard(position));
-        if (part.state)
-            hashes.push_back(
-                hash_of(shards.state(part.bucket, *part.state),
-                        elements * vescomm_type_get_bytes(bucket.states[*part.state])));
-        else hashes.push_back(hash_of(shards.master(part.bucket).data(), elements * sizeof(float)));
+        if (!part.state) {
+            const auto masters = shards.master(part.bucket);
+            hashes.push_back(hash_of(masters.data(), masters.size_bytes()));
+            continue;
+        }
+        const auto elements =
+            static_cast<std::size_t>(bucket.state_elements(*part.state, position));
+        hashes.push_back(hash_of(shards.state(part.bucket, *part.state),
+                                 elements * bucket.states[*part.state].bytes()));
     }
     return hashes;
 }

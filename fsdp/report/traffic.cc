@@ -32,8 +32,10 @@ Persistent persistent_of(const ModelPlan &plan, int position) {
         sum.master += aligned * sizeof(float);
         if (!bucket.trainable) continue;
         sum.gradient += aligned * sizeof(float);
-        for (const vescomm_type_t type : bucket.states)
-            sum.optimizer += aligned * vescomm_type_get_bytes(type);
+        for (std::size_t state = 0; state < bucket.states.size(); ++state)
+            sum.optimizer +=
+                static_cast<std::uint64_t>(align_shard(bucket.state_elements(state, position))) *
+                bucket.states[state].bytes();
     }
     return sum;
 }
@@ -67,7 +69,13 @@ std::uint64_t replicated_bytes(const ModelPlan &plan) {
         std::uint64_t per_element = sizeof(float);
         if (bucket.type != VESCOMM_F32) per_element += vescomm_type_get_bytes(bucket.type);
         if (bucket.trainable) per_element += sizeof(float);
-        for (const vescomm_type_t type : bucket.states) per_element += vescomm_type_get_bytes(type);
+        std::uint64_t per_block = 0;
+        for (const StateType &state : bucket.states)
+            (state.per_block ? per_block : per_element) += state.bytes();
+        for (const Place &place : bucket.places)
+            bytes += static_cast<std::uint64_t>(bucket.expert_ranks) * per_block *
+                     static_cast<std::uint64_t>(
+                         blocks_before(place.elements, place.rows * place.columns, place.block));
         bytes += static_cast<std::uint64_t>(bucket.elements - bucket.padding) *
                  static_cast<std::uint64_t>(bucket.expert_ranks) * per_element;
     }

@@ -19,12 +19,16 @@ struct FreePlan {
 };
 using PlanPointer = std::unique_ptr<vescomm_plan_t, FreePlan>;
 
-std::vector<vescomm_type_t> states_of(const Spec &spec, const Parameter &parameter) {
+std::vector<StateType> states_of(const Spec &spec, const Parameter &parameter) {
     if (!parameter.group) return {};
-    std::vector<vescomm_type_t> types;
+    std::vector<StateType> types;
     for (const Group::State &state : spec.groups()[*parameter.group].states)
-        types.push_back(state.type);
+        types.push_back({state.type, state.per_block});
     return types;
+}
+
+std::int64_t block_of(const Spec &spec, const Parameter &parameter) {
+    return parameter.group ? spec.groups()[*parameter.group].block_elements : 0;
 }
 
 // Returns the bucket of a unit that a parameter belongs to; adds one if there is none.
@@ -66,7 +70,8 @@ void make_buckets(ModelPlan &plan, const Spec &spec) {
                 if (!parameter.stored() || parameter.frozen() != frozen) continue;
                 const std::size_t bucket = bucket_for(plan, spec, unit, parameter);
                 plan.buckets[bucket].places.push_back({id, 0, parameter.elements, parameter.rows(),
-                                                       parameter.columns(), parameter.flags});
+                                                       parameter.columns(), parameter.flags,
+                                                       block_of(spec, parameter)});
             }
 }
 
@@ -219,6 +224,7 @@ std::uint64_t largest_unit(const ModelPlan &plan, UnitKind kind, const BytesOf &
 
 std::vector<vescomm_optimizer_piece_t> Bucket::pieces(int position) const {
     std::vector<vescomm_optimizer_piece_t> pieces;
+    std::int64_t block = 0;
     for (const Place &place : places) {
         const std::int64_t first = std::max(begin(position), place.offset);
         const std::int64_t last = std::min(end(position), place.offset + place.elements);
@@ -231,9 +237,21 @@ std::vector<vescomm_optimizer_piece_t> Bucket::pieces(int position) const {
         piece.offset = first - begin(position);
         piece.rows = place.rows;
         piece.columns = place.columns;
+        if (place.block != 0) piece.block = block;
+        block += blocks_of(piece, place.block);
         pieces.push_back(piece);
     }
     return pieces;
+}
+
+std::int64_t Bucket::blocks(int position) const {
+    std::int64_t blocks = 0;
+    std::size_t next = 0;
+    for (const vescomm_optimizer_piece_t &piece : pieces(position)) {
+        while (places[next].parameter != piece.parameter) ++next;
+        blocks += blocks_of(piece, places[next].block);
+    }
+    return blocks;
 }
 
 Layout Bucket::layout() const {

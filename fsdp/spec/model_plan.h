@@ -16,6 +16,22 @@
 
 namespace vescomm::fsdp {
 
+// The number of blocks before an element of a parameter, which begins one. Blocks of `block`
+// elements, -1: whole matrices, begin again at each matrix of `matrix` elements. 0 without blocks.
+constexpr std::int64_t blocks_before(std::int64_t element, std::int64_t matrix,
+                                     std::int64_t block) {
+    if (block == 0 || matrix == 0) return 0;
+    const std::int64_t length = block < 0 || block > matrix ? matrix : block;
+    return element / matrix * ((matrix + length - 1) / length) + element % matrix / length;
+}
+
+// The number of blocks of a piece.
+constexpr std::int64_t blocks_of(const vescomm_optimizer_piece_t &piece, std::int64_t block) {
+    const std::int64_t matrix = piece.rows * piece.columns;
+    return blocks_before(piece.first + piece.elements, matrix, block) -
+           blocks_before(piece.first, matrix, block);
+}
+
 // A parameter in a bucket.
 struct Place {
     std::size_t parameter = 0;  // id
@@ -24,6 +40,16 @@ struct Place {
     std::int64_t rows = 0;  // of each matrix
     std::int64_t columns = 0;
     std::uint32_t flags = 0;  // of the parameter
+    std::int64_t block = 0;  // elements of a block of its optimizer; -1: a matrix; 0: none
+};
+
+// The elements of a state of an optimizer.
+struct StateType {
+    vescomm_type_t type = VESCOMM_F32;
+    bool per_block = false;
+
+    std::size_t bytes() const { return vescomm_type_get_bytes(type); }
+    bool operator==(const StateType &) const = default;
 };
 
 // Parameters of one unit that are gathered by one request: they have the same types and the same
@@ -37,7 +63,7 @@ struct Bucket {
     bool trainable = true;
     // Every rank has all elements, and they are not gathered. False if a unit has one shard only.
     bool replicated = false;
-    std::vector<vescomm_type_t> states;  // types of the optimizer's states
+    std::vector<StateType> states;  // of the optimizer
     // Ranks that have different experts. The other members are those of one of these
     // ranks, and the same for all. 1: the bucket is dense.
     int expert_ranks = 1;
@@ -75,6 +101,12 @@ struct Bucket {
     // Bytes of a copy of replicated parameters in their type, which masters in f32 need not have.
     std::uint64_t converted_bytes() const {
         return replicated && type != VESCOMM_F32 ? parameter_bytes() : 0;
+    }
+    // The number of blocks of optimizers in the shard of a position.
+    std::int64_t blocks(int position) const;
+    // Elements of a state in the shard of a position.
+    std::int64_t state_elements(std::size_t state, int position) const {
+        return states[state].per_block ? blocks(position) : shard(position);
     }
     // A vector cut as the bucket is.
     Layout layout() const;

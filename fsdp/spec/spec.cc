@@ -92,6 +92,15 @@ std::vector<std::int64_t> Parameter::whole_shape() const {
     return whole;
 }
 
+std::vector<std::int64_t> Parameter::shape_of_blocks(std::int64_t block_elements) const {
+    const std::int64_t matrix = rows() * columns();
+    const std::int64_t length = block_elements < 0 ? matrix : std::min(block_elements, matrix);
+    std::vector<std::int64_t> blocks = whole_shape();
+    blocks.resize(static_cast<std::size_t>(batch_dimensions));
+    blocks.push_back(length == 0 ? 0 : (matrix + length - 1) / length);
+    return blocks;
+}
+
 std::int64_t Parameter::rows() const {
     const auto first = static_cast<std::size_t>(batch_dimensions);
     return first < shape.size() ? shape[first] : 1;

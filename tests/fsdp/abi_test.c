@@ -40,7 +40,8 @@ FREEZE(VESCOMM_FSDP_STATE == 2);
 MEMBER(vescomm_optimizer_state_t, struct_size, 0);
 MEMBER(vescomm_optimizer_state_t, type, 4);
 MEMBER(vescomm_optimizer_state_t, name, 8);
-FREEZE(sizeof(vescomm_optimizer_state_t) == 16);
+MEMBER(vescomm_optimizer_state_t, per_block, 16);
+FREEZE(sizeof(vescomm_optimizer_state_t) == 24);
 
 MEMBER(vescomm_optimizer_needs_t, struct_size, 0);
 MEMBER(vescomm_optimizer_needs_t, state_count, 4);
@@ -56,7 +57,8 @@ MEMBER(vescomm_optimizer_piece_t, elements, 24);
 MEMBER(vescomm_optimizer_piece_t, offset, 32);
 MEMBER(vescomm_optimizer_piece_t, rows, 40);
 MEMBER(vescomm_optimizer_piece_t, columns, 48);
-FREEZE(sizeof(vescomm_optimizer_piece_t) == 56);
+MEMBER(vescomm_optimizer_piece_t, block, 56);
+FREEZE(sizeof(vescomm_optimizer_piece_t) == 64);
 
 MEMBER(vescomm_optimizer_run_t, struct_size, 0);
 MEMBER(vescomm_optimizer_run_t, states, 4);

@@ -1094,7 +1094,8 @@ typedef int32_t vescomm_fsdp_role_t;
  *
  * @param unit   of vescomm_fsdp_add_unit().
  * @param role   a frozen parameter has only a master; frozen parameters lie behind all others.
- * @param state  index in vescomm_optimizer_needs_t.states; 0 for other roles.
+ * @param state  index in vescomm_optimizer_needs_t.states; 0 for other roles. A per_block state has
+ *               an element for each block.
  * @param view   [in,out] struct_size set by the caller; dimensions is 0. Valid until the engine is
  *               freed or vescomm_fsdp_recover() is called; aligned to 64 bytes.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT. VESCOMM_ERROR_UNSUPPORTED: a state of a unit
