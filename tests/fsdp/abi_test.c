@@ -250,6 +250,16 @@ MEMBER(vescomm_fsdp_extra_t, data, 8);
 MEMBER(vescomm_fsdp_extra_t, bytes, 16);
 FREEZE(sizeof(vescomm_fsdp_extra_t) == 24);
 
+MEMBER(vescomm_fsdp_partial_load_t, struct_size, 0);
+MEMBER(vescomm_fsdp_partial_load_t, strict, 4);
+MEMBER(vescomm_fsdp_partial_load_t, states, 8);
+MEMBER(vescomm_fsdp_partial_load_t, names, 16);
+MEMBER(vescomm_fsdp_partial_load_t, name_count, 24);
+MEMBER(vescomm_fsdp_partial_load_t, loaded, 32);
+MEMBER(vescomm_fsdp_partial_load_t, missing, 40);
+MEMBER(vescomm_fsdp_partial_load_t, unexpected, 48);
+FREEZE(sizeof(vescomm_fsdp_partial_load_t) == 56);
+
 MEMBER(vescomm_fsdp_loss_scale_t, struct_size, 0);
 MEMBER(vescomm_fsdp_loss_scale_t, growth_interval, 4);
 MEMBER(vescomm_fsdp_loss_scale_t, scale, 8);
@@ -324,6 +334,9 @@ int main(void) {
                 "the sentence of an error");
     failures += require(vescomm_fsdp_spec_free(spec) == VESCOMM_OK, "spec_free");
     failures += require(vescomm_fsdp_free(NULL) == VESCOMM_OK, "free of NULL");
+    failures +=
+        require(vescomm_fsdp_partial_load_init().struct_size == sizeof(vescomm_fsdp_partial_load_t),
+                "vescomm_fsdp_partial_load_init()");
     failures += require(vescomm_fsdp_extra_init().struct_size == sizeof(vescomm_fsdp_extra_t) &&
                             vescomm_fsdp_extra_init().bytes == 0,
                         "extra");

@@ -1413,6 +1413,71 @@ VESCOMM_API vescomm_status_t vescomm_job_free(vescomm_job_t *job);
  */
 VESCOMM_API vescomm_status_t vescomm_fsdp_load(vescomm_fsdp_t *engine, const char *folder);
 
+/** Arguments and results of a partial load. Append-only. */
+typedef struct vescomm_fsdp_partial_load {
+    uint32_t struct_size;
+    /** [in] Not 0: a selected tensor that is missing in the checkpoint, or unexpected, is an error.
+     *  0: the others are loaded, as with strict=False in PyTorch. */
+    int32_t strict;
+    /** [in] Not 0: also states of optimizers, and the number of steps. 0: masters only. */
+    int32_t states;
+    uint32_t reserved; /**< must be 0 */
+    /** [in] What is selected: names of parameters (UNIT.PARAMETER), or the parts of them before one
+     *  of their dots, such as a unit. "block.1" selects "block.1.weight", and not
+     *  "block.10.weight". The name of a tied parameter selects the one that it shares. Borrowed for
+     *  the call. */
+    const char *const *names;
+    size_t name_count; /**< [in] entries of names. 0: all is selected */
+    int64_t loaded; /**< [out] tensors that were loaded: a master or a state of a parameter each */
+    int64_t missing; /**< [out] selected tensors of the engine that the checkpoint does not have */
+    int64_t
+        unexpected; /**< [out] selected tensors of the checkpoint that the engine does not have */
+} vescomm_fsdp_partial_load_t;
+
+/** Returns the struct with struct_size set and all other members zero. Since: 0.1 */
+static inline vescomm_fsdp_partial_load_t vescomm_fsdp_partial_load_init(void) {
+    vescomm_fsdp_partial_load_t load = {
+        sizeof(vescomm_fsdp_partial_load_t), 0, 0, 0, NULL, 0, 0, 0, 0};
+    return load;
+}
+
+/**
+ * Loads some tensors of a save, such as those of a model that is tuned further with another head.
+ * All other values stay. Drops all gradients.
+ *
+ * Before: vescomm_fsdp_initialise() or a load has set the values that stay.
+ *
+ * @param folder  as vescomm_fsdp_load().
+ * @param load    [in,out] struct_size and arguments set by the caller, the same on every rank;
+ *                results filled. vescomm_fsdp_get_load_report() has the names.
+ * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: a name selects nothing; nothing is to be
+ *         loaded; a tensor has another shape or type; with strict, a tensor is missing or
+ *         unexpected. The error text names the tensor, is the same on all ranks, and nothing has
+ *         changed. Other errors as vescomm_fsdp_load().
+ *
+ * Collective: yes, same order.  Blocking: yes.  Threads: one.  Cost: as vescomm_fsdp_load(), for
+ * the tensors that are loaded.  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_fsdp_load_partial(vescomm_fsdp_t *engine, const char *folder,
+                                                       vescomm_fsdp_partial_load_t *load);
+
+/**
+ * Returns the names of tensors that the last vescomm_fsdp_load_partial() did not load, one line
+ * each: "missing ROLE NAME" or "unexpected ROLE NAME", where ROLE is "master" or a state of an
+ * optimizer, such as "state.first_moment", and NAME is UNIT.PARAMETER.
+ *
+ * @param text      [out] the whole text with a terminating zero when @p capacity suffices,
+ *                  otherwise unchanged. May be NULL when @p capacity is 0.
+ * @param capacity  in bytes.
+ * @param size      [out] size of the whole text in bytes, including the terminating zero. 1:
+ * nothing was missing or unexpected, or vescomm_fsdp_load() was called since.
+ * @return VESCOMM_OK, also when @p capacity does not suffice. VESCOMM_ERROR_INVALID_ARGUMENT.
+ *
+ * Collective: no.  Blocking: no.  Threads: one.  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_fsdp_get_load_report(const vescomm_fsdp_t *engine, char *text,
+                                                          size_t capacity, size_t *size);
+
 /**
  * Returns bytes of the program from the checkpoint that was loaded last.
  *
