@@ -60,6 +60,41 @@ vescomm_status_t vescomm_fsdp_load(vescomm_fsdp_t *engine, const char *folder) {
     });
 }
 
+vescomm_status_t vescomm_fsdp_load_partial(vescomm_fsdp_t *engine, const char *folder,
+                                           vescomm_fsdp_partial_load_t *load) {
+    return api::guarded("vescomm_fsdp_load_partial", [&] {
+        api::require(engine, "engine");
+        api::require(folder, "folder");
+        vescomm_fsdp_partial_load_t ours =
+            api::read_struct(load, "load", vescomm_fsdp_partial_load_init());
+        if (ours.reserved != 0) api::refuse("reserved of load is {}; leave it zero", ours.reserved);
+        if (ours.name_count > 0) api::require(ours.names, "load->names");
+        api::PartialLoad what{{}, ours.strict != 0, ours.states != 0};
+        for (size_t i = 0; i < ours.name_count; ++i) {
+            if (ours.names[i] == nullptr || *ours.names[i] == 0)
+                api::refuse("load->names[{}] is NULL or empty; pass no names to select all", i);
+            what.names.emplace_back(ours.names[i]);
+        }
+        const api::LoadSelection done = engine->engine().load_partial(folder, what);
+        ours.loaded = static_cast<int64_t>(done.loaded.size());
+        ours.missing = static_cast<int64_t>(done.missing.size());
+        ours.unexpected = static_cast<int64_t>(done.unexpected.size());
+        api::write_struct(load, ours, "load");
+    });
+}
+
+vescomm_status_t vescomm_fsdp_get_load_report(const vescomm_fsdp_t *engine, char *text,
+                                              size_t capacity, size_t *size) {
+    return api::guarded("vescomm_fsdp_get_load_report", [&] {
+        api::require(engine, "engine");
+        api::require(size, "size");
+        if (capacity > 0) api::require(text, "text");
+        const std::string &report = engine->engine().load_report();
+        if (report.size() < capacity) std::copy_n(report.c_str(), report.size() + 1, text);
+        *size = report.size() + 1;
+    });
+}
+
 vescomm_status_t vescomm_fsdp_get_extra(const vescomm_fsdp_t *engine, int32_t rank, void *data,
                                         size_t capacity, size_t *bytes) {
     return api::guarded("vescomm_fsdp_get_extra", [&] {

@@ -39,7 +39,7 @@ Report decode(const std::string &text, std::size_t rank) {
 Report report_of(const std::exception_ptr &failure) {
     try {
         std::rethrow_exception(failure);
-    } catch (const Error &error) {
+    } catch (const Failure &error) {  // of a checkpoint, or of the engine
         return {error.status, error.what(), {}};
     } catch (const formats::InputError &error) {
         return {VESCOMM_ERROR_INVALID_ARGUMENT, error.what(), {}};

@@ -39,10 +39,11 @@ std::uint64_t hash_of_options(const Spec &spec) {
         text += fmt::format("{} {} {} {} {};", axis.name, axis.size, axis.parameters,
                             axis.gradients, axis.optimizer);
     for (const Group &group : spec.groups()) {
-        text += fmt::format("{} {};", group.kind.name, group.settings.size());
+        text +=
+            fmt::format("{} {} {};", group.kind.name, group.settings.size(), group.block_elements);
         text.append(reinterpret_cast<const char *>(group.settings.data()), group.settings.size());
         for (const Group::State &state : group.states)
-            text += fmt::format("{} {};", state.name, state.type);
+            text += fmt::format("{} {} {};", state.name, state.type, state.per_block);
     }
     return hash_of_text(text);
 }

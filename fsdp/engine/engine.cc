@@ -237,6 +237,7 @@ void Engine::finish_backward() {
         wiring_->gradients->finish(states_.last());
         if (states_.last()) {
             sum_over_replicas();
+            sum_replicated();
             wiring_->norm->finish();
         }
         gradients_ = {};
@@ -246,13 +247,28 @@ void Engine::finish_backward() {
 void Engine::sum_over_replicas() {
     if (model_.plan.mesh.replicas() == 1) return;
     Wiring &wiring = *wiring_;
-    const std::uint64_t bytes = replica_bytes(model_.plan, model_.plan.mesh.position(rank_));
+    const std::uint64_t bytes = shards_.sharded_gradients().size_bytes();
     Transfers transfers(Transfer::replicas, 1, wiring.comms, times_);
     transfers.begin(0, bytes);
     const auto waits = transfers.waits(0);
     wiring.watch.verify(wiring.watch.post(log_.now()));
-    if (shards_.gradients().empty()) return;
+    if (bytes == 0) return;
     wiring.gradients->sum_over_replicas();
+    transfers.end(0);
+    counters_.replica_bytes += bytes;
+}
+
+// The sum runs over all ranks at once, also with several groups that shard: the shards of a group
+// differ in size, and sums over replicas would be added in another order at each position.
+void Engine::sum_replicated() {
+    const std::uint64_t bytes = shards_.replicated_gradients().size_bytes();
+    if (bytes == 0) return;
+    Wiring &wiring = *wiring_;
+    Transfers transfers(Transfer::replicas, 1, wiring.comms, times_);
+    transfers.begin(0, bytes);
+    const auto waits = transfers.waits(0);
+    wiring.watch.verify(wiring.watch.post(log_.now()));
+    wiring.gradients->sum_replicated();
     transfers.end(0);
     counters_.replica_bytes += bytes;
 }
@@ -311,8 +327,10 @@ vescomm_fsdp_view_t Engine::shard(std::uint64_t unit, vescomm_fsdp_role_t role,
     view.type = VESCOMM_F32;
     view.generation = values_.generation();
     std::vector<std::size_t> buckets = model_.plan.of_unit[unit];
-    if (role != VESCOMM_FSDP_MASTER)
-        std::erase_if(buckets, [&](std::size_t b) { return !model_.plan.buckets[b].trainable; });
+    std::erase_if(buckets, [&](std::size_t b) {
+        const Bucket &bucket = model_.plan.buckets[b];
+        return bucket.replicated || (role != VESCOMM_FSDP_MASTER && !bucket.trainable);
+    });
     if (buckets.empty()) return view;
     if (role == VESCOMM_FSDP_STATE) {
         const Bucket &bucket = model_.plan.buckets[buckets.front()];
@@ -324,9 +342,9 @@ vescomm_fsdp_view_t Engine::shard(std::uint64_t unit, vescomm_fsdp_role_t role,
         if (state >= bucket.states.size())
             refuse("unit \"{}\" has {} states, and there is no state {}", model_.unit_names[unit],
                    bucket.states.size(), state);
-        view.type = bucket.states[state];
+        view.type = bucket.states[state].type;
         view.data = shards_.state(buckets.front(), state);
-        view.elements = bucket.shard(model_.plan.mesh.position(rank_));
+        view.elements = bucket.state_elements(state, model_.plan.mesh.position(rank_));
         return view;
     }
     const auto of = [&](std::size_t bucket) {
@@ -341,7 +359,8 @@ vescomm_fsdp_view_t Engine::shard(std::uint64_t unit, vescomm_fsdp_role_t role,
 std::vector<vescomm_optimizer_piece_t> Engine::pieces(std::uint64_t unit) const {
     states_.require_unit(unit);
     std::vector<vescomm_optimizer_piece_t> all;
-    const std::vector<std::size_t> &buckets = model_.plan.of_unit[unit];
+    std::vector<std::size_t> buckets = model_.plan.of_unit[unit];
+    std::erase_if(buckets, [&](std::size_t b) { return model_.plan.buckets[b].replicated; });
     for (const std::size_t bucket : buckets) {
         const auto offset = shards_.master(bucket).data() - shards_.master(buckets.front()).data();
         for (auto piece : model_.plan.buckets[bucket].pieces(model_.plan.mesh.position(rank_))) {

@@ -16,6 +16,7 @@
 #include "fsdp/engine/device/streams.h"
 #include "fsdp/engine/event_log.h"
 #include "fsdp/engine/event_times.h"
+#include "fsdp/engine/load_selection.h"
 #include "fsdp/engine/optimizer.h"
 #include "fsdp/engine/partner_copy.h"
 #include "fsdp/engine/redistribution.h"
@@ -63,6 +64,9 @@ public:
     std::unique_ptr<checkpoint::SaveJob> save(const std::string &folder, const std::string &extra,
                                               int keep);
     void load(const std::string &path);
+    LoadSelection load_partial(const std::string &path, const PartialLoad &what);
+    // Lines about the last load.
+    const std::string &load_report() const { return load_report_; }
     const std::string &extra(int rank) const;
 
     // engine_replicas.cc
@@ -106,6 +110,11 @@ private:
         std::optional<double> norm;  // of unscaled gradients
     };
 
+    struct Loading;
+    // Agrees on the save and drops gradients. `detail`: a hash of the arguments.
+    Loading begin_load(double timeout_seconds, const std::string &path, std::uint64_t detail);
+    // The values of all ranks are complete.
+    void end_load(Loading &loading);
     // As load(). Ranks wait at most `timeout_seconds` for the slowest one to read its files; 0: the
     // timeout of the communicator.
     void load_within(double timeout_seconds, const std::string &path);
@@ -135,6 +144,7 @@ private:
     void require_values() const;
     void send(std::size_t unit);
     void sum_over_replicas();
+    void sum_replicated();
     double measure_norm();
     // The values change, for which no gradients exist.
     void drop_gradients();
@@ -179,6 +189,7 @@ private:
     ValueState values_;
     std::uint64_t recoveries_ = 0;  // that led to this engine
     std::vector<std::string> loaded_extras_;  // by rank of the job that saved
+    std::string load_report_;
 };
 
 // Plans the model and compares the specification with those of the other ranks of `world`. Returns

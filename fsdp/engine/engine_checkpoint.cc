@@ -7,7 +7,6 @@
 #include <bit>
 #include <charconv>
 #include <optional>
-#include <set>
 #include <utility>
 
 #include "fsdp/checkpoint/comm_agreement.h"
@@ -15,6 +14,7 @@
 #include "fsdp/checkpoint/report.h"
 #include "fsdp/engine/engine.h"
 #include "fsdp/engine/event_body.h"
+#include "fsdp/engine/load_selection.h"
 #include "fsdp/hash.h"
 #include "fsdp/spec/group.h"
 
@@ -59,16 +59,7 @@ std::int64_t parse_steps(const std::optional<std::string> &text) {
 // A checkpoint of another model or of other optimizers may have all tensors of this one.
 void require_no_other_tensors(const checkpoint::Catalogue &catalogue, const Model &model,
                               const std::string &path) {
-    std::set<std::pair<std::string, std::string>> own;
-    for (std::size_t id = 0; id < model.spec.parameters().size(); ++id) {
-        const Parameter &parameter = model.spec.parameters()[id];
-        if (!parameter.stored()) continue;
-        const std::string name = model.spec.full_name(id);
-        own.emplace(master_role, name);
-        if (parameter.frozen() || !parameter.group) continue;
-        for (const auto &state : model.spec.groups()[*parameter.group].states)
-            own.emplace(role_of_state(state.name), name);
-    }
+    const auto own = tensors_of(model.spec);
     for (const auto &[key, stored] : catalogue.tensors())
         if (!own.contains(key))
             refuse(
@@ -93,31 +84,57 @@ std::vector<std::string> read_extras(checkpoint::Checkpoint &opened) {
 
 }  // namespace
 
-std::vector<ShardPiece> shard_pieces(const Model &model, const Shards &shards, int rank) {
+namespace {
+
+// `replicated`: also pieces of replicated parameters.
+std::vector<ShardPiece> make_pieces(const Model &model, const Shards &shards, int rank,
+                                    bool replicated) {
     std::vector<ShardPiece> all;
     const int position = model.plan.mesh.position(rank);
     for (std::size_t index = 0; index < model.plan.buckets.size(); ++index) {
         const Bucket &bucket = model.plan.buckets[index];
+        if (bucket.replicated && !replicated) continue;
         for (const auto &piece : bucket.pieces(position)) {
             const Parameter &parameter = model.spec.parameters()[piece.parameter];
             const std::string name = model.spec.full_name(piece.parameter);
-            const auto add = [&](const std::string &role, vescomm_type_t type, void *array) {
-                const std::size_t offset =
-                    static_cast<std::size_t>(piece.offset) * vescomm_type_get_bytes(type);
-                all.push_back({{name, role, parameter.whole_shape(), type},
-                               piece.first,
-                               piece.elements,
-                               static_cast<std::byte *>(array) + offset});
+            const auto add = [&](checkpoint::Tensor tensor, std::int64_t first, std::int64_t count,
+                                 void *array, std::int64_t offset) {
+                const std::size_t bytes =
+                    static_cast<std::size_t>(offset) * vescomm_type_get_bytes(tensor.type);
+                all.push_back(
+                    {std::move(tensor), first, count, static_cast<std::byte *>(array) + bytes});
             };
-            add(master_role, VESCOMM_F32, shards.master(index).data());
+            add({name, master_role, parameter.whole_shape(), VESCOMM_F32}, piece.first,
+                piece.elements, shards.master(index).data(), piece.offset);
             if (!bucket.trainable || !parameter.group) continue;
-            const auto &states = model.spec.groups()[*parameter.group].states;
-            for (std::size_t state = 0; state < states.size(); ++state)
-                add(role_of_state(states[state].name), states[state].type,
-                    shards.state(index, state));
+            const Group &group = model.spec.groups()[*parameter.group];
+            const std::int64_t block = group.block_elements;
+            for (std::size_t state = 0; state < group.states.size(); ++state) {
+                const Group::State &one = group.states[state];
+                const std::string role = role_of_state(one, block);
+                void *array = shards.state(index, state);
+                if (one.per_block)
+                    add({name, role, parameter.shape_of_blocks(block), one.type},
+                        blocks_before(piece.first, piece.rows * piece.columns, block),
+                        blocks_of(piece, block), array, piece.block);
+                else
+                    add({name, role, parameter.whole_shape(), one.type}, piece.first,
+                        piece.elements, array, piece.offset);
+            }
         }
     }
     return all;
+}
+
+// Every rank has replicated parameters, and the first one saves them.
+std::vector<ShardPiece> saved_pieces(const Model &model, const Shards &shards, int rank) {
+    return make_pieces(model, shards, rank, rank == 0);
+}
+
+}  // namespace
+
+std::vector<ShardPiece> shard_pieces(const Model &model, const Shards &shards, int rank) {
+    return make_pieces(model, shards, rank, true);
 }
 
 std::vector<checkpoint::Tensor> empty_tensors(const Model &model) {
@@ -147,7 +164,7 @@ std::unique_ptr<checkpoint::SaveJob> Engine::save(const std::string &folder,
     std::vector<checkpoint::Piece> pieces;
     // Replicas of the first shard group have the same values.
     if (model_.plan.mesh.group(rank_) == 0)
-        for (ShardPiece &piece : shard_pieces(model_, mirrored->shards(), rank_))
+        for (ShardPiece &piece : saved_pieces(model_, mirrored->shards(), rank_))
             pieces.push_back({std::move(piece.tensor), piece.first, piece.count, piece.data});
     std::vector<checkpoint::Extra> extras = {{user_extra(rank_), extra}};
     if (rank_ == 0) {
@@ -165,21 +182,43 @@ void Engine::load(const std::string &path) {
     load_within(seconds_of_a_day, path);
 }
 
-void Engine::load_within(double timeout_seconds, const std::string &path) {
+// The state of a load between its events.
+struct Engine::Loading {
     std::unique_ptr<checkpoint::Agreement> agreement;
     std::optional<device::Mirror> mirrored;
-    event(Event::load, no_unit, true, hash_of(path.data(), path.size()), [&] {
+    checkpoint::SavePath from;
+};
+
+Engine::Loading Engine::begin_load(double timeout_seconds, const std::string &path,
+                                   std::uint64_t detail) {
+    Loading loading;
+    event(Event::load, no_unit, true, detail, [&] {
         states_.require_closed("vescomm_fsdp_load()");
         drop_gradients();
         wiring_->watch.verify(wiring_->watch.post(log_.now()));
         wiring_->parameters.forget();
-        mirrored.emplace(mirror());
-        agreement = make_agreement(parent_, timeout_seconds);
+        loading.mirrored.emplace(mirror());
+        loading.agreement = make_agreement(parent_, timeout_seconds);
     });
     // An error is the same on all ranks, and does not break the engine: another folder may be
     // loaded.
-    checkpoint::SavePath from = checkpoint::split_path(path);
-    if (from.save.empty()) from.save = checkpoint::agree_on_latest(from.folder, *agreement);
+    loading.from = checkpoint::split_path(path);
+    if (loading.from.save.empty())
+        loading.from.save = checkpoint::agree_on_latest(loading.from.folder, *loading.agreement);
+    return loading;
+}
+
+void Engine::end_load(Loading &loading) {
+    event(Event::load, no_unit, false, 0, [&] {
+        loading.mirrored->store();
+        refresh_copy();
+    });
+    values_.set_complete();
+}
+
+void Engine::load_within(double timeout_seconds, const std::string &path) {
+    Loading loading = begin_load(timeout_seconds, path, hash_of(path.data(), path.size()));
+    const checkpoint::SavePath &from = loading.from;
     std::int64_t steps = 0;
     std::vector<std::string> extras;
     const auto read = [&] {
@@ -187,7 +226,7 @@ void Engine::load_within(double timeout_seconds, const std::string &path) {
         std::vector<checkpoint::WantedPiece> wanted;
         for (checkpoint::Tensor &tensor : empty_tensors(model_))
             wanted.push_back({std::move(tensor), 0, 0, nullptr});
-        for (ShardPiece &piece : shard_pieces(model_, mirrored->shards(), rank_))
+        for (ShardPiece &piece : shard_pieces(model_, loading.mirrored->shards(), rank_))
             wanted.push_back({std::move(piece.tensor), piece.first, piece.count, piece.data});
         require_no_other_tensors(opened.catalogue(), model_, from.folder + "/" + from.save);
         steps = parse_steps(opened.extra(steps_extra, max_steps_bytes));
@@ -197,14 +236,56 @@ void Engine::load_within(double timeout_seconds, const std::string &path) {
         return std::string();
     };
     values_.begin_change();
-    checkpoint::run_on_all(*agreement, read, [] {});
+    checkpoint::run_on_all(*loading.agreement, read, [] {});
     optimizer_.set_steps(steps);
     loaded_extras_ = std::move(extras);
-    event(Event::load, no_unit, false, 0, [&] {
-        mirrored->store();
-        refresh_copy();
-    });
-    values_.set_complete();
+    load_report_.clear();
+    end_load(loading);
+}
+
+LoadSelection Engine::load_partial(const std::string &path, const PartialLoad &what) {
+    require_values();  // those that are not loaded stay
+    std::string arguments = fmt::format("{} {} {}", what.strict, what.states, path);
+    for (const std::string &name : what.names) arguments += '\n' + name;
+    Loading loading =
+        begin_load(seconds_of_a_day, path, hash_of(arguments.data(), arguments.size()));
+    const std::string where = fmt::format(
+        "the checkpoint {}", checkpoint::in_quotes(loading.from.folder + "/" + loading.from.save));
+    LoadSelection selection;
+    std::optional<checkpoint::Checkpoint> opened;
+    std::vector<checkpoint::WantedPiece> wanted;
+    const auto want = [&](checkpoint::Tensor tensor, std::int64_t first, std::int64_t count,
+                          void *data) {
+        if (!selection.loaded.contains({tensor.role, tensor.name})) return;
+        opened->catalogue().find(tensor, where);
+        wanted.push_back({std::move(tensor), first, count, data});
+    };
+    // Nothing changes if this fails.
+    const auto select = [&] {
+        opened.emplace(loading.from);
+        selection = select_tensors(model_.spec, opened->catalogue(), what, where);
+        for (checkpoint::Tensor &tensor : empty_tensors(model_))
+            want(std::move(tensor), 0, 0, nullptr);
+        for (ShardPiece &piece : shard_pieces(model_, loading.mirrored->shards(), rank_))
+            want(std::move(piece.tensor), piece.first, piece.count, piece.data);
+        return std::string();
+    };
+    checkpoint::run_on_all(*loading.agreement, select, [] {});
+    std::int64_t steps = optimizer_.steps();
+    std::vector<std::string> extras;
+    const auto read = [&] {
+        if (what.states) steps = parse_steps(opened->extra(steps_extra, max_steps_bytes));
+        opened->read(wanted);
+        extras = read_extras(*opened);
+        return std::string();
+    };
+    values_.begin_change();
+    checkpoint::run_on_all(*loading.agreement, read, [] {});
+    optimizer_.set_steps(steps);
+    loaded_extras_ = std::move(extras);
+    load_report_ = selection.text();
+    end_load(loading);
+    return selection;
 }
 
 const std::string &Engine::extra(int rank) const {

@@ -18,13 +18,26 @@ std::span<std::byte> values_of(const ModelPlan &plan, const Shards &shards, int 
     const ParameterPlace &at = *plan.parameter_places[segment.parameter];
     const Bucket &bucket = plan.buckets[at.bucket];
     const Place &place = bucket.places[at.place];
-    const std::int64_t offset = place.offset + segment.first -
-                                bucket.elements_before(place, position) - bucket.begin(position);
-    const std::size_t size =
-        role == 0 ? sizeof(float) : vescomm_type_get_bytes(bucket.states[role - 1]);
+    const std::size_t size = role == 0 ? sizeof(float) : bucket.states[role - 1].bytes();
     void *data = role == 0 ? shards.master(at.bucket).data() : shards.state(at.bucket, role - 1);
-    return {static_cast<std::byte *>(data) + static_cast<std::size_t>(offset) * size,
-            static_cast<std::size_t>(segment.elements) * size};
+    const auto span = [&](std::int64_t first, std::int64_t count) -> std::span<std::byte> {
+        return {static_cast<std::byte *>(data) + static_cast<std::size_t>(first) * size,
+                static_cast<std::size_t>(count) * size};
+    };
+    if (role > 0 && bucket.states[role - 1].per_block) {
+        const auto pieces = bucket.pieces(position);
+        const vescomm_optimizer_piece_t &piece =
+            *std::ranges::find(pieces, segment.parameter, &vescomm_optimizer_piece_t::parameter);
+        const auto before = [&](std::int64_t element) {
+            return blocks_before(element, place.rows * place.columns, place.block);
+        };
+        const std::int64_t first = before(segment.first);
+        return span(piece.block + first - before(piece.first),
+                    before(segment.first + segment.elements) - first);
+    }
+    return span(place.offset + segment.first - bucket.elements_before(place, position) -
+                    bucket.begin(position),
+                segment.elements);
 }
 
 std::size_t roles_of(const ModelPlan &plan, const Segment &segment) {

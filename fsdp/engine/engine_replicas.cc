@@ -15,7 +15,7 @@ void Engine::check_replicas() {
         states_.require_closed("vescomm_fsdp_check_replicas()");
         wiring_->watch.verify(wiring_->watch.post(log_.now()));
         // Otherwise no shard is on several ranks.
-        if (model_.plan.mesh.replicas() == 1 && !copy_) return;
+        if (model_.plan.mesh.replicas() == 1 && !copy_ && !model_.plan.replicates()) return;
         HeldValues held;
         held.own = hash_values(model_.plan, mirror().shards(), rank_);
         if (copy_) {

@@ -32,6 +32,11 @@ void GradientNorm::finish() {
     at_once_ = false;
     for (std::size_t unit = 0; unit < added_.size(); ++unit)
         if (!added_[unit]) add_squares(unit);
+    // All ranks have the same values; one of the shard group counts.
+    if (plan_.mesh.position(comms_.world().rank()) != 0) return;
+    const PhaseTimes::Scope timed(times_, &Phases::measure);
+    const std::span<const float> replicated = shards_.replicated_gradients();
+    sum_.add_squares(replicated.data(), VESCOMM_F32, replicated.size());
 }
 
 // The sum of squares is exact, so it does not depend on the cuts between ranks.
@@ -53,7 +58,7 @@ double GradientNorm::squares() {
 void GradientNorm::add_squares(std::size_t unit) {
     const PhaseTimes::Scope timed(times_, &Phases::measure);
     for (const std::size_t bucket : plan_.of_unit[unit]) {
-        if (!plan_.buckets[bucket].trainable) continue;
+        if (!plan_.buckets[bucket].trainable || plan_.buckets[bucket].replicated) continue;
         const std::span<const float> gradients = shards_.gradient(bucket);
         sum_.add_squares(gradients.data(), VESCOMM_F32, gradients.size());
     }

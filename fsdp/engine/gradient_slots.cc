@@ -6,6 +6,7 @@
 #include <cstring>
 #include <memory>
 
+#include "execute/kernels.h"
 #include "fsdp/engine/add_gradient.h"
 #include "fsdp/engine/divisors.h"
 #include "fsdp/report/traffic.h"
@@ -46,7 +47,7 @@ GradientSlots::GradientSlots(const Spec &spec, const ModelPlan &plan, const Shar
         for (const std::size_t bucket : buckets) {
             if (!plan.buckets[bucket].trainable) continue;
             parts_[bucket] = part++;
-            if (plan.buckets[bucket].sums_quantised()) continue;
+            if (plan.buckets[bucket].sums_quantised() || plan.buckets[bucket].replicated) continue;
             scratch_offsets_[bucket] = scratch;
             scratch += align_shard(static_cast<std::int64_t>(shards.gradient(bucket).size()));
         }
@@ -131,6 +132,10 @@ void GradientSlots::send(int unit, const Announcement &announcement) {
             AlignedBytes(scratch_bytes_of_slot(plan_, static_cast<std::size_t>(number), position));
     for (const std::size_t bucket : plan_.of_unit[unit]) {
         if (!plan_.buckets[bucket].trainable || plan_.buckets[bucket].elements == 0) continue;
+        if (plan_.buckets[bucket].replicated) {
+            keep(number, bucket);
+            continue;
+        }
         if (plan_.buckets[bucket].sums_quantised()) {
             const int codes = quantised_.slot_for(number);
             if (quantised_.creates(codes, bucket)) watch_.verify(slot.announced);
@@ -187,7 +192,7 @@ void GradientSlots::drain(Slot &slot) {
     const auto waits = transfers_.waits(number);
     watch_.verify(slot.announced);
     for (const std::size_t bucket : plan_.of_unit[slot.sending]) {
-        if (!plan_.buckets[bucket].trainable || plan_.buckets[bucket].elements == 0) continue;
+        if (!plan_.buckets[bucket].trainable || !plan_.buckets[bucket].gathered()) continue;
         if (plan_.buckets[bucket].sums_quantised()) {
             quantised_.finish(quantised_.slot_for(number), bucket, shards_.gradient(bucket).data(),
                               slot.adds);
@@ -228,17 +233,36 @@ void GradientSlots::finish(bool last) {
     }
 }
 
+void GradientSlots::keep(int slot, std::size_t bucket) const {
+    const vescomm_type_t type = plan_.buckets[bucket].gradient_type;
+    const void *own = bucket_data(slot, bucket);
+    const std::span<float> kept = shards_.gradient(bucket);
+    const internal::Kernels &kernels = internal::kernels();
+    if (!slots_[static_cast<std::size_t>(slot)].adds)
+        return kernels.convert(kept.data(), VESCOMM_F32, own, type, kept.size());
+    const void *sources[] = {own};
+    const void *sums[] = {kept.data()};
+    kernels.reduce({}, sources, type, sums, kept.data(), VESCOMM_F32, kept.size());
+}
+
 void GradientSlots::sum_over_replicas() {
-    const std::span<float> gradients = shards_.gradients();
+    all_reduce(comms_.replica(), shards_.sharded_gradients());
+}
+
+void GradientSlots::sum_replicated() {
+    all_reduce(comms_.world(), shards_.replicated_gradients());
+}
+
+void GradientSlots::all_reduce(Communicator &comm, std::span<float> gradients) const {
     if (gradients.empty()) return;
     const bool average = spec_.options().average != 0;
     vescomm_request_t *request = nullptr;
-    check(vescomm_all_reduce(comms_.replica().get(), gradients.data(), gradients.data(),
+    check(vescomm_all_reduce(comm.get(), gradients.data(), gradients.data(),
                              static_cast<std::int64_t>(gradients.size()), VESCOMM_F32,
                              average ? VESCOMM_AVERAGE : VESCOMM_SUM, nullptr, nullptr, &request));
     const std::unique_ptr<vescomm_request_t, decltype(&vescomm_request_free)> owner(
         request, vescomm_request_free);
-    comms_.wait(comms_.replica(), request);
+    comms_.wait(comm, request);
 }
 
 void GradientSlots::begin_step() {

@@ -40,6 +40,7 @@ public:
     bool sending() const override;
     void finish(bool last) override;
     void sum_over_replicas() override;
+    void sum_replicated() override;
     void begin_step() override;
     void drop() override;
 
@@ -65,6 +66,10 @@ private:
 
     void drain(Slot &slot);
     Request &request(const Key &key);
+    // Adds this rank's gradients of a replicated bucket to the sums of earlier micro-batches.
+    void keep(int slot, std::size_t bucket) const;
+    // Sums gradients in place over the ranks of a communicator.
+    void all_reduce(Communicator &comm, std::span<float> gradients) const;
     void fill_with_zeros(int unit, int slot);
     std::byte *bucket_data(int slot, std::size_t bucket) const;
     float *scratch_of(const Slot &slot, std::size_t bucket) const;

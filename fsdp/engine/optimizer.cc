@@ -52,9 +52,10 @@ std::vector<OptimizerRun> make_runs(const Spec &spec, const ModelPlan &plan, int
         for (vescomm_optimizer_piece_t piece : plan.buckets[bucket].pieces(position)) {
             const std::size_t group = *spec.parameters()[piece.parameter].group;
             if (runs.empty() || runs.back().bucket != bucket || runs.back().group != group)
-                runs.push_back({group, bucket, piece.offset, 0, {}, {}});
+                runs.push_back({group, bucket, piece.offset, 0, {}, {}, piece.block});
             OptimizerRun &run = runs.back();
             piece.offset -= run.offset;
+            piece.block -= run.block;
             run.elements = piece.offset + piece.elements;
             run.pieces.push_back(piece);
         }
@@ -68,14 +69,22 @@ std::vector<OptimizerRun> divide_run(const OptimizerRun &run, std::int64_t eleme
     for (vescomm_optimizer_piece_t piece : run.pieces)
         while (piece.elements > 0) {
             if (parts.empty() || parts.back().elements >= elements)
-                parts.push_back({run.group, run.bucket, run.offset + piece.offset, 0, {}, {}});
+                parts.push_back({run.group,
+                                 run.bucket,
+                                 run.offset + piece.offset,
+                                 0,
+                                 {},
+                                 {},
+                                 run.block + piece.block});
             OptimizerRun &part = parts.back();
             vescomm_optimizer_piece_t own = piece;
             own.offset = run.offset + piece.offset - part.offset;
             own.elements =
                 std::min(piece.elements, whole_blocks(piece, elements - part.elements, block));
+            own.block = run.block + piece.block - part.block;
             part.pieces.push_back(own);
             part.elements = own.offset + own.elements;
+            piece.block += blocks_of(own, block);
             piece.first += own.elements;
             piece.offset += own.elements;
             piece.elements -= own.elements;
@@ -96,11 +105,12 @@ Optimizer::Optimizer(const Spec &spec, const ModelPlan &plan, const Shards &shar
         runs_ = divide_runs(std::move(runs_), groups_);
     for (const Group &group : groups_) agreed_.push_back(group.settings);
     for (OptimizerRun &run : runs_) {
-        const std::vector<vescomm_type_t> &types = plan.buckets[run.bucket].states;
-        for (std::size_t state = 0; state < types.size(); ++state)
+        const std::vector<StateType> &types = plan.buckets[run.bucket].states;
+        for (std::size_t state = 0; state < types.size(); ++state) {
+            const std::int64_t first = types[state].per_block ? run.block : run.offset;
             run.states.push_back(static_cast<std::byte *>(shards.state(run.bucket, state)) +
-                                 static_cast<std::size_t>(run.offset) *
-                                     vescomm_type_get_bytes(types[state]));
+                                 static_cast<std::size_t>(first) * types[state].bytes());
+        }
     }
     for (std::size_t begin = 0, end = 0; begin < runs_.size(); begin = end) {
         while (end < runs_.size() && runs_[end].bucket == runs_[begin].bucket) ++end;

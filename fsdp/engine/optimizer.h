@@ -26,8 +26,9 @@ struct OptimizerRun {
     std::size_t bucket = 0;
     std::int64_t offset = 0;  // in the shard of the bucket
     std::int64_t elements = 0;
-    std::vector<vescomm_optimizer_piece_t> pieces;  // offsets within the run
+    std::vector<vescomm_optimizer_piece_t> pieces;  // offsets and blocks within the run
     std::vector<void *> states;  // of the optimizer, from the first element of the run on
+    std::int64_t block = 0;  // first one of the run among the blocks of the shard
 };
 
 // Divides the shard of a rank into runs.

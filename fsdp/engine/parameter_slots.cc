@@ -21,11 +21,13 @@ ParameterSlots::ParameterSlots(const ModelPlan &plan, const Shards &shards,
       slots_(plan.slots.size()),
       transfers_(Transfer::gather, plan.slots.size(), comms, times),
       copies_(plan, shards, comms),
-      codes_(plan, shards, copies_, unit_names, comms) {
+      codes_(plan, shards, copies_, unit_names, comms),
+      replicated_(plan, shards) {
     for (const std::vector<std::size_t> &buckets : plan.of_unit) {
         std::uint64_t plain = 0;
         std::uint64_t quantised = 0;
         for (const std::size_t bucket : buckets) {
+            if (plan.buckets[bucket].replicated) continue;
             std::uint64_t &offset = plan.buckets[bucket].quantised() ? quantised : plain;
             offsets_[bucket] = offset;
             offset += align_bucket(plan.buckets[bucket].parameter_bytes());
@@ -59,7 +61,7 @@ ParameterSlots::~ParameterSlots() {
 template <typename Body>
 void ParameterSlots::for_plain_buckets(int unit, Body &&body) const {
     for (const std::size_t bucket : plan_.of_unit[unit])
-        if (plan_.buckets[bucket].elements > 0 && !plan_.buckets[bucket].quantised()) body(bucket);
+        if (plan_.buckets[bucket].gathered() && !plan_.buckets[bucket].quantised()) body(bucket);
 }
 
 ParameterSlots::Channel &ParameterSlots::channel(int slot, std::size_t bucket) {
@@ -92,7 +94,7 @@ void ParameterSlots::create_requests(int unit, int slot) {
     const int codes = plan_.quantised_bytes_of(unit) > 0 ? codes_.slot_for(slot) : 0;
     bool creates = copies_.lack(unit) && copies_.creates(unit, slot);
     for (const std::size_t bucket : plan_.of_unit[unit]) {
-        if (plan_.buckets[bucket].elements == 0) continue;
+        if (!plan_.buckets[bucket].gathered()) continue;
         creates =
             creates || (plan_.buckets[bucket].quantised() ? codes_.creates(codes, bucket)
                                                           : !channels_.contains({slot, bucket}));
@@ -102,7 +104,7 @@ void ParameterSlots::create_requests(int unit, int slot) {
     while (!queue_.empty()) start_until(queue_.back());
     comms_.complete_others(comms_.gather(plan_.kinds[unit]));
     for (const std::size_t bucket : plan_.of_unit[unit]) {
-        if (plan_.buckets[bucket].elements == 0) continue;
+        if (!plan_.buckets[bucket].gathered()) continue;
         if (plan_.buckets[bucket].quantised()) codes_.create(codes, bucket);
         else channel(slot, bucket);
     }
@@ -128,7 +130,8 @@ bool ParameterSlots::gather(int unit, int slot, const Announcement &announcement
     into.running = true;
     if (fills || !copies_.exist())
         for (const std::size_t bucket : plan_.of_unit[unit])
-            if (plan_.buckets[bucket].elements > 0) shards_.will_need_master(bucket);
+            if (plan_.buckets[bucket].gathered()) shards_.will_need_master(bucket);
+    replicated_.convert(unit);
     create_requests(unit, slot);
     if (fills) copies_.fill(unit, slot);
     queue_.push_back(slot);
@@ -174,7 +177,7 @@ void ParameterSlots::await(int slot) {
         codes_.finish(codes_.slot_for(slot), from.unit,
                       [&](std::size_t bucket) { return data(slot, bucket); });
     for (const std::size_t bucket : plan_.of_unit[from.unit])
-        if (plan_.buckets[bucket].elements > 0) shards_.rest_master(bucket);
+        if (plan_.buckets[bucket].gathered()) shards_.rest_master(bucket);
     from.running = false;
     transfers_.end(slot);
 }
@@ -183,17 +186,23 @@ void ParameterSlots::release(int slot) {
     Slot &from = slots_[slot];
     if (from.unit < 0 || from.running) return;
     for (const std::size_t bucket : plan_.of_unit[from.unit]) {
-        if (plan_.buckets[bucket].elements == 0 || plan_.buckets[bucket].quantised()) continue;
+        if (!plan_.buckets[bucket].gathered() || plan_.buckets[bucket].quantised()) continue;
         channel(slot, bucket).buffer.release();
         return;  // it applies to the memory, and so to all buckets
     }
 }
 
 void *ParameterSlots::data(int slot, std::size_t bucket) const {
+    if (plan_.buckets[bucket].replicated) return replicated_.data(bucket);
     const Slot &in = slots_[slot];
     const Memory &memory = plan_.buckets[bucket].quantised() ? in.quantised : in.memory;
     if (memory.get() == nullptr) return nullptr;
     return static_cast<std::byte *>(memory.data()) + offsets_[bucket];
+}
+
+void ParameterSlots::forget_copies() {
+    copies_.forget();
+    replicated_.forget();
 }
 
 void ParameterSlots::await_all() {
@@ -206,7 +215,7 @@ std::uint64_t ParameterSlots::bytes() const {
         if (slots_[slot].memory.get() != nullptr) bytes += plan_.slots[slot];
         if (slots_[slot].quantised.get() != nullptr) bytes += plan_.quantised_slots[slot];
     }
-    return bytes + copies_.bytes() + codes_.bytes();
+    return bytes + copies_.bytes() + codes_.bytes() + replicated_.bytes();
 }
 
 }  // namespace vescomm::fsdp

@@ -19,6 +19,7 @@
 #include "fsdp/engine/code_slots.h"
 #include "fsdp/engine/comms.h"
 #include "fsdp/engine/parts.h"
+#include "fsdp/engine/replicated_parameters.h"
 #include "fsdp/engine/secondary_copies.h"
 #include "fsdp/engine/shards.h"
 #include "fsdp/engine/transfers.h"
@@ -41,7 +42,7 @@ public:
     void await(int slot) override;
     void advance() override;
     void await_all() override;
-    void forget_copies() override { copies_.forget(); }
+    void forget_copies() override;
     void closed(int) override {}
     void release(int slot) override;
     void *data(int slot, std::size_t bucket) const override;
@@ -82,6 +83,7 @@ private:
     Transfers transfers_;  // by slot
     SecondaryCopies copies_;
     CodeSlots codes_;
+    ReplicatedParameters replicated_;
     std::deque<int> queue_;  // slots whose gathers have not started
     // By slot and bucket. Created at the first use of a unit in a slot.
     std::map<std::pair<int, std::size_t>, Channel> channels_;

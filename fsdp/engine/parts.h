@@ -61,6 +61,8 @@ public:
     virtual void finish(bool last) = 0;
     // Sums the gradient shards over replicas.
     virtual void sum_over_replicas() = 0;
+    // Sums the gradients of replicated parameters over all ranks.
+    virtual void sum_replicated() = 0;
     // The next step begins: the first sum of a unit overwrites its gradient shard.
     virtual void begin_step() = 0;
     // Takes the slots from units whose gradients were not sent, and begins a step.

@@ -13,7 +13,7 @@ Survivors::Survivors(const Mesh &old_mesh, std::vector<Holding> holdings)
     : mesh_(old_mesh), holdings_(std::move(holdings)) {}
 
 bool Survivors::own(int provider, int position) const {
-    return mesh_.position(static_cast<int>(holdings_[provider].rank)) == position;
+    return this->position(provider) == position;
 }
 
 int Survivors::provider(int position, int receiver) const {
@@ -82,6 +82,11 @@ std::vector<Segment> segments_of(const ModelPlan &from, const ModelPlan &to, std
             for (const auto &piece : to.buckets[index].pieces(to.mesh.position(rank))) {
                 const ParameterPlace &at = *from.parameter_places[piece.parameter];
                 const Bucket &bucket = from.buckets[at.bucket];
+                if (bucket.replicated) {  // every survivor has the parameter
+                    segments.push_back({piece.parameter, piece.first, piece.elements,
+                                        survivors.position(rank), rank, rank});
+                    continue;
+                }
                 const Place &place = bucket.places[at.place];
                 for (int position = 0; position < from.mesh.shard_ranks; ++position) {
                     const std::int64_t before = bucket.elements_before(place, position);
@@ -128,6 +133,11 @@ void require_same_values(const Spec &before, const Spec &after) {
         if (a.whole_shape() != b.whole_shape()) differs("shapes");
         if (a.flags != b.flags || a.tied_to != b.tied_to) differs("flags");
         if (states(before, a) != states(after, b)) differs("states of the optimizer");
+        const bool per_block =
+            std::ranges::any_of(states(before, a), [](auto &state) { return state.per_block; });
+        if (per_block &&
+            before.groups()[*a.group].block_elements != after.groups()[*b.group].block_elements)
+            differs("blocks of the optimizer");
     }
 }
 

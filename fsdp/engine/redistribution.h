@@ -39,6 +39,10 @@ public:
     int provider(int position, int receiver) const;
     // True if the provider has the position as its own shard, not as a copy.
     bool own(int provider, int position) const;
+    // The position of a survivor in the old plan.
+    int position(int rank) const {
+        return mesh_.position(static_cast<int>(holdings_[static_cast<std::size_t>(rank)].rank));
+    }
     // The largest one of the survivors.
     std::int64_t generation() const;
 

@@ -44,7 +44,7 @@ int SecondaryCopies::source_slot(int slot, std::size_t bucket) const {
 
 bool SecondaryCopies::creates(int unit, int slot) const {
     for (const std::size_t bucket : plan_.of_unit[unit])
-        if (plan_.buckets[bucket].elements > 0 &&
+        if (plan_.buckets[bucket].gathered() &&
             !requests_.contains({source_slot(slot, bucket), bucket}))
             return true;
     return false;
@@ -88,13 +88,13 @@ void SecondaryCopies::fill(int unit, int slot) {
     states_[unit] = State::filling;
     slots_[unit] = slot;
     for (const std::size_t bucket : plan_.of_unit[unit])
-        if (plan_.buckets[bucket].elements > 0) start(bucket, slot);
+        if (plan_.buckets[bucket].gathered()) start(bucket, slot);
 }
 
 template <typename Body>
 void SecondaryCopies::for_requests(int unit, Body &&body) {
     for (const std::size_t bucket : plan_.of_unit[unit])
-        if (plan_.buckets[bucket].elements > 0)
+        if (plan_.buckets[bucket].gathered())
             body(requests_.at({source_slot(slots_[unit], bucket), bucket}).get());
 }
 

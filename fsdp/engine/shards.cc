@@ -45,17 +45,24 @@ Shards Shards::of(const Spec &spec, const ModelPlan &plan, int rank) {
 void Shards::measure() {
     std::int64_t master = 0;
     std::int64_t gradient = 0;
-    for (std::size_t i = 0; i < plan_.buckets.size(); ++i) {
-        const Bucket &bucket = plan_.buckets[i];
-        const std::int64_t aligned = align_shard(bucket.shard(position_));
-        master_begin_.push_back(master);
-        gradient_begin_.push_back(gradient);
-        master += aligned;
-        if (!bucket.trainable) continue;
-        gradient += aligned;
-        for (const vescomm_type_t type : bucket.states)
-            states_[i].emplace_back().size =
-                static_cast<std::size_t>(aligned) * vescomm_type_get_bytes(type);
+    master_begin_.resize(plan_.buckets.size());
+    gradient_begin_.resize(plan_.buckets.size());
+    for (const bool replicated : {false, true}) {
+        for (std::size_t i = 0; i < plan_.buckets.size(); ++i) {
+            const Bucket &bucket = plan_.buckets[i];
+            if (bucket.replicated != replicated) continue;
+            const std::int64_t aligned = align_shard(bucket.shard(position_));
+            master_begin_[i] = master;
+            gradient_begin_[i] = gradient;
+            master += aligned;
+            if (!bucket.trainable) continue;
+            gradient += aligned;
+            for (std::size_t state = 0; state < bucket.states.size(); ++state)
+                states_[i].emplace_back().size =
+                    static_cast<std::size_t>(align_shard(bucket.state_elements(state, position_))) *
+                    bucket.states[state].bytes();
+        }
+        if (!replicated) sharded_gradients_ = static_cast<std::size_t>(gradient);
     }
     master_.size = static_cast<std::size_t>(master) * sizeof(float);
     gradient_.size = static_cast<std::size_t>(gradient) * sizeof(float);
@@ -155,6 +162,14 @@ std::span<float> Shards::masters() const {
 
 std::span<float> Shards::gradients() const {
     return {reinterpret_cast<float *>(gradient_.data), gradient_.size / sizeof(float)};
+}
+
+std::span<float> Shards::sharded_gradients() const {
+    return gradients().first(sharded_gradients_);
+}
+
+std::span<float> Shards::replicated_gradients() const {
+    return gradients().subspan(sharded_gradients_);
 }
 
 std::uint64_t Shards::bytes() const {

@@ -59,9 +59,13 @@ public:
     // States of optimizers as at the beginning. Not on_device().
     void zero_states() const noexcept;
 
-    // All masters, and all gradient shards, with zeros between them.
+    // All masters, and all gradient shards, with zeros between them. Those of replicated buckets
+    // come last.
     std::span<float> masters() const;
     std::span<float> gradients() const;
+    // The part of gradients() of sharded buckets, and that of replicated ones.
+    std::span<float> sharded_gradients() const;
+    std::span<float> replicated_gradients() const;
     std::uint64_t bytes() const;  // in memory
 
     // With a file: starts to read masters and states of a bucket from the disk, and removes them
@@ -90,6 +94,7 @@ private:
     int position_;
     bool on_device_ = false;
     std::vector<std::int64_t> master_begin_, gradient_begin_;  // by bucket
+    std::size_t sharded_gradients_ = 0;  // elements, with zeros between them
     Array master_;
     Array gradient_;
     std::vector<std::vector<Array>> states_;  // by bucket

@@ -70,12 +70,15 @@ std::vector<std::uint64_t> hash_values(const ModelPlan &plan, const Shards &shar
     const int position = plan.mesh.position(rank);
     for (const Part &part : parts_of(plan)) {
         const Bucket &bucket = plan.buckets[part.bucket];
-        const auto elements = static_cast<std::size_t>(bucket.shard(position));
-        if (part.state)
-            hashes.push_back(
-                hash_of(shards.state(part.bucket, *part.state),
-                        elements * vescomm_type_get_bytes(bucket.states[*part.state])));
-        else hashes.push_back(hash_of(shards.master(part.bucket).data(), elements * sizeof(float)));
+        if (!part.state) {
+            const auto masters = shards.master(part.bucket);
+            hashes.push_back(hash_of(masters.data(), masters.size_bytes()));
+            continue;
+        }
+        const auto elements =
+            static_cast<std::size_t>(bucket.state_elements(*part.state, position));
+        hashes.push_back(hash_of(shards.state(part.bucket, *part.state),
+                                 elements * bucket.states[*part.state].bytes()));
     }
     return hashes;
 }
@@ -114,20 +117,27 @@ std::string compare_values(const ModelPlan &plan, std::span<const HeldValues> of
         const auto copied = of_ranks[static_cast<std::size_t>(rank)].copied_rank;
         if (copied) holders_of(*copied).push_back({rank, true});
     }
-    for (std::size_t part = 0; part < parts.size(); ++part)
-        for (std::vector<Holder> &of_shard : holders) {
-            for (Holder &one : of_shard) {
+    std::vector<std::vector<Holder>> all(1);  // the ranks that hold replicated parameters
+    for (const std::vector<Holder> &of_shard : holders)
+        all[0].insert(all[0].end(), of_shard.begin(), of_shard.end());
+    for (std::size_t part = 0; part < parts.size(); ++part) {
+        const Bucket &bucket = plan.buckets[parts[part].bucket];
+        for (std::vector<Holder> &of_values : bucket.replicated ? all : holders) {
+            for (Holder &one : of_values) {
                 const HeldValues &held = of_ranks[static_cast<std::size_t>(one.rank)];
                 one.hash = (one.copy ? held.copy : held.own)[part];
             }
-            const std::string found = difference(of_shard, [&] {
+            const std::string found = difference(of_values, [&] {
                 const std::string values =
                     parts[part].state ? fmt::format("state {}", *parts[part].state) : "the masters";
-                return fmt::format("{} of unit \"{}\" in the shard", values,
-                                   unit_names[plan.buckets[parts[part].bucket].unit]);
+                return fmt::format("{} of {}unit \"{}\"{}", values,
+                                   bucket.replicated ? "replicated parameters of " : "",
+                                   unit_names[bucket.unit],
+                                   bucket.replicated ? "" : " in the shard");
             });
             if (!found.empty()) return found;
         }
+    }
     return {};
 }
 

@@ -9,8 +9,6 @@
 #include "fsdp/adamw.h"
 #include "fsdp/optimizers/adam8bit_loops.h"
 
-// Not reachable from the C interface yet.
-//
 // AdamW whose moments have one byte for each element and one f32 scale for each block: 2.03 bytes
 // an element instead of 8. Blocks are 256 consecutive elements of a parameter, counted from its
 // first element; the last block may be short. A block is updated alone, so the parameters do not

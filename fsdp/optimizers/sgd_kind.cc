@@ -40,8 +40,8 @@ int needs(void *, const void *settings, vescomm_optimizer_needs_t *needs,
         *reason = problem;
         return VESCOMM_ERROR_INVALID_ARGUMENT;
     }
-    static constexpr vescomm_optimizer_state_t momentum = {sizeof momentum, VESCOMM_F32,
-                                                           "momentum"};
+    static constexpr vescomm_optimizer_state_t momentum = {sizeof momentum, VESCOMM_F32, "momentum",
+                                                           0, 0};
     needs->state_count = s.momentum != 0 ? 1 : 0;
     needs->states = &momentum;
     return VESCOMM_OK;

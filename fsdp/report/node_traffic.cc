@@ -34,7 +34,7 @@ public:
             for (const Group &group : groups([&](int rank) { return gather_group(kind, rank); }))
                 others += other_nodes(group);
             for (const Bucket &bucket : plan_.buckets)
-                if (bucket.kind() == kind)
+                if (bucket.kind() == kind && !bucket.replicated)
                     bytes += times[bucket.unit] * others *
                              (bucket.quantised() ? bucket.codes.bytes() : bucket.parameter_bytes());
         }
@@ -65,7 +65,7 @@ public:
         for (const UnitKind kind : {UnitKind::dense, UnitKind::experts}) {
             const auto all = groups([&](int rank) { return shard_group(kind, rank); });
             for (const Bucket &bucket : plan_.buckets) {
-                if (bucket.kind() != kind || !bucket.trainable) continue;
+                if (bucket.kind() != kind || !bucket.trainable || bucket.replicated) continue;
                 if (bucket.sums_quantised()) {
                     for (int rank = 0; rank < mesh_.ranks; ++rank)
                         bytes += bucket.code_bytes(mesh_.position(rank)) *
@@ -80,15 +80,18 @@ public:
         return bytes;
     }
 
-    // Sums over replicas: each node gives its sum, and takes the result.
+    // Sums over replicas: each node gives its sum, and takes the result. The replicas of replicated
+    // parameters are all ranks.
     std::uint64_t replica_sums() const {
-        if (mesh_.replicas() == 1) return 0;
+        const Group world = groups([](int) { return std::size_t{0}; }).front();
+        const std::uint64_t replicated = replicated_gradient_bytes(plan_);
+        std::uint64_t bytes = 2 * other_nodes(world) * replicated;
+        if (mesh_.replicas() == 1) return bytes;
         const auto all =
             groups([&](int rank) { return static_cast<std::size_t>(mesh_.position(rank)); });
-        std::uint64_t bytes = 0;
         for (int position = 0; position < mesh_.shard_ranks; ++position)
             bytes += 2 * other_nodes(all[static_cast<std::size_t>(position)]) *
-                     gradient_shard_bytes(plan_, position);
+                     (gradient_shard_bytes(plan_, position) - replicated);
         return bytes;
     }
 

@@ -39,9 +39,10 @@ EarlyGathers early_gathers(const Spec &spec, const ModelPlan &plan) {
 
 void set_phases(vescomm_fsdp_report_t &report, const Spec &spec, const ModelPlan &plan,
                 std::uint64_t copied_gradient_bytes) {
-    // Masters and states, also of the partner copy.
+    // Masters and states, also of the partner copy, and replicated parameters.
     const std::uint64_t kept = report.persistent_bytes - report.gradient_bytes +
-                               report.partner_bytes - copied_gradient_bytes - report.file_bytes;
+                               report.converted_bytes + report.partner_bytes -
+                               copied_gradient_bytes - report.file_bytes;
     const std::uint64_t parameter_codes =
         parameter_code_bytes(plan, plan.mesh.position(report.rank));
     const std::uint64_t gathered = report.slot_bytes + parameter_codes + report.secondary_bytes;

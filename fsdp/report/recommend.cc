@@ -14,13 +14,15 @@ namespace vescomm::fsdp {
 
 namespace {
 
-std::uint64_t wire_bytes(const vescomm_fsdp_report_t &report, int ranks) {
-    const auto replicas = static_cast<std::uint64_t>(ranks / report.shard_ranks);
+// `replicated`: bytes of gradients of replicated parameters.
+std::uint64_t wire_bytes(const vescomm_fsdp_report_t &report, int ranks, std::uint64_t replicated) {
     // A sum over replicas is a sum of shards, then a gather of them.
-    const std::uint64_t replica_sums =
-        2 * (report.replica_bytes_per_step - report.replica_bytes_per_step / replicas);
-    return report.gather_bytes_per_step + report.reduce_bytes_per_step + replica_sums +
-           report.partner_bytes_per_step;
+    const auto sum = [](std::uint64_t bytes, int replicas) {
+        return 2 * (bytes - bytes / static_cast<std::uint64_t>(replicas));
+    };
+    return report.gather_bytes_per_step + report.reduce_bytes_per_step +
+           sum(report.replica_bytes_per_step - replicated, ranks / report.shard_ranks) +
+           sum(replicated, ranks) + report.partner_bytes_per_step;
 }
 
 Candidate plan_candidate(Spec spec, const std::string &preset, const Machine &machine,
@@ -32,7 +34,7 @@ Candidate plan_candidate(Spec spec, const std::string &preset, const Machine &ma
     const vescomm_fsdp_report_t report = make_report(spec, plan, asked);
     return {preset, report,
             node_bytes_per_step(spec, plan, machine.node_ranks, report.micro_batches),
-            wire_bytes(report, machine.ranks)};
+            wire_bytes(report, machine.ranks, replicated_gradient_bytes(plan))};
 }
 
 // An engine on device memory refuses secondary copies.

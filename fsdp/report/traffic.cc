@@ -32,8 +32,10 @@ Persistent persistent_of(const ModelPlan &plan, int position) {
         sum.master += aligned * sizeof(float);
         if (!bucket.trainable) continue;
         sum.gradient += aligned * sizeof(float);
-        for (const vescomm_type_t type : bucket.states)
-            sum.optimizer += aligned * vescomm_type_get_bytes(type);
+        for (std::size_t state = 0; state < bucket.states.size(); ++state)
+            sum.optimizer +=
+                static_cast<std::uint64_t>(align_shard(bucket.state_elements(state, position))) *
+                bucket.states[state].bytes();
     }
     return sum;
 }
@@ -67,7 +69,13 @@ std::uint64_t replicated_bytes(const ModelPlan &plan) {
         std::uint64_t per_element = sizeof(float);
         if (bucket.type != VESCOMM_F32) per_element += vescomm_type_get_bytes(bucket.type);
         if (bucket.trainable) per_element += sizeof(float);
-        for (const vescomm_type_t type : bucket.states) per_element += vescomm_type_get_bytes(type);
+        std::uint64_t per_block = 0;
+        for (const StateType &state : bucket.states)
+            (state.per_block ? per_block : per_element) += state.bytes();
+        for (const Place &place : bucket.places)
+            bytes += static_cast<std::uint64_t>(bucket.expert_ranks) * per_block *
+                     static_cast<std::uint64_t>(
+                         blocks_before(place.elements, place.rows * place.columns, place.block));
         bytes += static_cast<std::uint64_t>(bucket.elements - bucket.padding) *
                  static_cast<std::uint64_t>(bucket.expert_ranks) * per_element;
     }
@@ -119,10 +127,19 @@ std::uint64_t gradient_shard_bytes(const ModelPlan &plan, int position) {
     return persistent_of(plan, position).gradient;
 }
 
+std::uint64_t replicated_gradient_bytes(const ModelPlan &plan) {
+    std::uint64_t bytes = 0;
+    for (const Bucket &bucket : plan.buckets)
+        if (bucket.replicated && bucket.trainable)
+            bytes += static_cast<std::uint64_t>(align_shard(bucket.elements)) * sizeof(float);
+    return bytes;
+}
+
 std::uint64_t gather_bytes(const ModelPlan &plan, std::size_t unit, int position) {
     std::uint64_t bytes = 0;
     for (const std::size_t index : plan.of_unit[unit]) {
         const Bucket &bucket = plan.buckets[index];
+        if (bucket.replicated) continue;
         bytes += (bucket.quantised() ? bucket.codes.bytes() : bucket.parameter_bytes()) -
                  part_bytes(plan.mesh, bucket, position);
     }
@@ -150,7 +167,7 @@ std::uint64_t reduce_bytes(const ModelPlan &plan, std::size_t unit, int position
     std::uint64_t bytes = 0;
     for (const std::size_t index : plan.of_unit[unit]) {
         const Bucket &bucket = plan.buckets[index];
-        if (!bucket.trainable) continue;
+        if (!bucket.trainable || bucket.replicated) continue;
         if (bucket.sums_quantised()) {
             bytes += bucket.codes.bytes() - bucket.code_bytes(position);
             continue;
@@ -162,7 +179,9 @@ std::uint64_t reduce_bytes(const ModelPlan &plan, std::size_t unit, int position
 }
 
 std::uint64_t replica_bytes(const ModelPlan &plan, int position) {
-    return plan.mesh.replicas() > 1 ? gradient_shard_bytes(plan, position) : 0;
+    const std::uint64_t replicated = replicated_gradient_bytes(plan);
+    const std::uint64_t sharded = gradient_shard_bytes(plan, position) - replicated;
+    return replicated + (plan.mesh.replicas() > 1 ? sharded : 0);
 }
 
 std::uint64_t scratch_bytes_of_slot(const ModelPlan &plan, std::size_t slot, int position) {
@@ -177,8 +196,9 @@ std::uint64_t scratch_bytes_of_slot(const ModelPlan &plan, std::size_t slot, int
 std::uint64_t scratch_bytes(const ModelPlan &plan, std::size_t unit, int position) {
     std::uint64_t bytes = 0;
     for (const std::size_t index : plan.of_unit[unit])
-        // Sums in 8 bits are added where they are computed.
-        if (plan.buckets[index].trainable && !plan.buckets[index].sums_quantised())
+        // Sums in 8 bits, and those of replicated parameters, are added where they are computed.
+        if (plan.buckets[index].trainable && !plan.buckets[index].sums_quantised() &&
+            !plan.buckets[index].replicated)
             bytes += static_cast<std::uint64_t>(align_shard(plan.buckets[index].shard(position))) *
                      sizeof(float);
     return bytes;
@@ -207,6 +227,7 @@ vescomm_fsdp_report_t make_report(const Spec &spec, const ModelPlan &plan,
     for (const Bucket &bucket : plan.buckets) {
         report.parameters += (bucket.elements - bucket.padding) * bucket.expert_ranks;
         report.padding += bucket.padding * bucket.expert_ranks;
+        report.converted_bytes += align_bucket(bucket.converted_bytes());
     }
     const Persistent persistent = persistent_of(plan, position);
     report.shard_elements = persistent.elements;
@@ -233,7 +254,7 @@ vescomm_fsdp_report_t make_report(const Spec &spec, const ModelPlan &plan,
         report.file_bytes = persistent.master + persistent.optimizer + copy.master + copy.optimizer;
     report.peak_bytes = report.persistent_bytes + report.slot_bytes + report.code_bytes +
                         report.secondary_bytes + report.gradient_slot_bytes + report.scratch_bytes +
-                        report.partner_bytes - report.file_bytes;
+                        report.partner_bytes + report.converted_bytes - report.file_bytes;
     set_phases(report, spec, plan, copy.gradient);
 
     const auto gathers = gathers_per_step(spec, plan, report.micro_batches);

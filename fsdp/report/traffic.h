@@ -29,7 +29,10 @@ std::uint64_t fill_bytes(const ModelPlan &plan, std::size_t unit, int position);
 std::uint64_t reduce_bytes(const ModelPlan &plan, std::size_t unit, int position);
 // Bytes of the gradient shards of all units.
 std::uint64_t gradient_shard_bytes(const ModelPlan &plan, int position);
-// Bytes in one sum over replicas: the gradient shards of all units. 0 without replicas.
+// Bytes of gradients of replicated parameters.
+std::uint64_t replicated_gradient_bytes(const ModelPlan &plan);
+// Bytes of a rank in sums over replicas, which are its gradient shards, and in the sum of
+// replicated parameters over all ranks.
 std::uint64_t replica_bytes(const ModelPlan &plan, int position);
 // Bytes of the gradient shard of a unit, in f32, each bucket aligned.
 std::uint64_t scratch_bytes(const ModelPlan &plan, std::size_t unit, int position);

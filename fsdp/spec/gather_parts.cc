@@ -11,6 +11,7 @@ std::uint64_t transfer_bytes(const Bucket &bucket) {
 }
 
 std::int64_t transfer_elements(const Bucket &bucket, int position) {
+    if (bucket.replicated) return 0;
     return bucket.quantised() ? static_cast<std::int64_t>(bucket.code_bytes(position))
                               : bucket.shard(position);
 }

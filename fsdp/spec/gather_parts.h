@@ -22,7 +22,7 @@ namespace vescomm::fsdp {
 
 // Bytes of one element in transfer; 1 for codes.
 std::uint64_t transfer_bytes(const Bucket &bucket);
-// Elements of the shard of a position in transfer.
+// Elements of the shard of a position in transfer; 0 if the bucket is replicated.
 std::int64_t transfer_elements(const Bucket &bucket, int position);
 // Elements of each part. Parts of experts are their shards.
 std::vector<std::int64_t> part_elements(const Mesh &mesh, const Bucket &bucket);

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstring>
 #include <string_view>
+#include <utility>
 
 #include "fsdp/checkpoint/tensor.h"
 #include "fsdp/error.h"
@@ -22,6 +23,9 @@ constexpr std::uint32_t max_struct_bytes = 4096;
 constexpr std::uint32_t max_states = 64;
 
 constexpr std::string_view role_prefix = "state.";
+// Letters of the name of a per-block state in its role: "-per-" and any block_elements fit behind
+// them.
+constexpr std::size_t block_name_bytes = 34;
 
 std::uint32_t read_size(const void *bytes) {
     std::uint32_t size = 0;
@@ -72,12 +76,15 @@ std::vector<Group::State> read_states(const vescomm_optimizer_kind_t &kind,
     const std::uint32_t stride = needs.state_count > 0 ? needs.states->struct_size : 0;
     for (std::uint32_t i = 0; i < needs.state_count; ++i) {
         const auto *bytes = reinterpret_cast<const std::byte *>(needs.states) + i * stride;
-        const auto *state = reinterpret_cast<const vescomm_optimizer_state_t *>(bytes);
-        if (state->struct_size != stride || stride < min_size || stride > max_struct_bytes)
+        const std::uint32_t size = read_size(bytes);
+        if (size != stride || stride < min_size || stride > max_struct_bytes)
             refuse(
                 "struct_size of state {} of \"{}\" is {}; initialise all states with "
                 "vescomm_optimizer_state_init()",
-                i, kind.name, state->struct_size);
+                i, kind.name, size);
+        vescomm_optimizer_state_t copy = vescomm_optimizer_state_init();
+        std::memcpy(&copy, bytes, std::min<std::size_t>(size, sizeof copy));
+        const vescomm_optimizer_state_t *const state = &copy;
         if (vescomm_type_get_bytes(state->type) == 0)
             refuse("state {} of \"{}\" has type {}, which does not exist", i, kind.name,
                    state->type);
@@ -88,27 +95,43 @@ std::vector<Group::State> read_states(const vescomm_optimizer_kind_t &kind,
                 "state {} of \"{}\" has type {}, which checkpoints do not have; use f64, with two "
                 "for each element",
                 i, kind.name, formats::name_of(state->type));
+        if (state->reserved != 0)
+            refuse("reserved of state \"{}\" of \"{}\" is {}; leave it zero", state->name,
+                   kind.name, state->reserved);
+        if (state->per_block != 0 && needs.block_elements == 0)
+            refuse(
+                "state \"{}\" of \"{}\" has an element for each block, and block_elements is 0; "
+                "set "
+                "it to the elements of a block, or to -1 for whole matrices",
+                state->name, kind.name);
+        Group::State made{state->type, state->name, state->per_block != 0};
+        const std::string role = role_of_state(made, needs.block_elements);
         for (const Group::State &other : states)
-            if (role_of_state(other.name) == role_of_state(state->name))
+            if (role_of_state(other, needs.block_elements) == role)
                 refuse(
                     "two states of \"{}\", \"{}\" and \"{}\", have the role \"{}\" in "
                     "checkpoints; use names that differ in their first {} letters, digits or '-'",
-                    kind.name, other.name, state->name, role_of_state(state->name),
-                    checkpoint::max_role_bytes - role_prefix.size());
-        states.push_back({state->type, state->name});
+                    kind.name, other.name, state->name, role,
+                    made.per_block ? block_name_bytes
+                                   : checkpoint::max_role_bytes - role_prefix.size());
+        states.push_back(std::move(made));
     }
     return states;
 }
 
 }  // namespace
 
-std::string role_of_state(const std::string &name) {
+std::string role_of_state(const Group::State &state, std::int64_t block_elements) {
     std::string role(role_prefix);
-    for (const char letter : name.substr(0, checkpoint::max_role_bytes - role.size())) {
+    const std::size_t letters =
+        state.per_block ? block_name_bytes : checkpoint::max_role_bytes - role.size();
+    for (const char letter : state.name.substr(0, letters)) {
         const auto byte = static_cast<unsigned char>(letter);
         const bool allowed = byte < 0x80 && (std::isalnum(byte) != 0 || letter == '-');
         role += allowed ? letter : '_';
     }
+    if (state.per_block)
+        role += "-per-" + (block_elements < 0 ? "matrix" : std::to_string(block_elements));
     return role;
 }
 
@@ -129,11 +152,11 @@ Group make_group(const vescomm_optimizer_kind_t &kind, const void *settings) {
     const char *reason = "it gave no reason";
     if (kind.needs(kind.context, group.settings.data(), &needs, &reason) != 0)
         refuse("\"{}\" rejects its settings: {}", kind.name, reason);
-    group.states = read_states(kind, needs);
     group.block_elements = needs.block_elements;
     if (group.block_elements < -1)
         refuse("\"{}\" needs blocks of {} elements; at least -1 is possible, for whole matrices",
                kind.name, group.block_elements);
+    group.states = read_states(kind, needs);
     return group;
 }
 

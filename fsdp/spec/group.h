@@ -18,6 +18,8 @@ Group make_group(const vescomm_optimizer_kind_t &kind, const void *settings);
 Group with_settings(const Group &group, const void *settings);
 
 // Returns the role that a state has in checkpoints: its name with '_' for letters that no role has.
-std::string role_of_state(const std::string &name);
+// That of a per-block state ends with the size of its blocks, so that a checkpoint with other
+// blocks is another role.
+std::string role_of_state(const Group::State &state, std::int64_t block_elements);
 
 }  // namespace vescomm::fsdp

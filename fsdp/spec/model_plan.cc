@@ -19,12 +19,16 @@ struct FreePlan {
 };
 using PlanPointer = std::unique_ptr<vescomm_plan_t, FreePlan>;
 
-std::vector<vescomm_type_t> states_of(const Spec &spec, const Parameter &parameter) {
+std::vector<StateType> states_of(const Spec &spec, const Parameter &parameter) {
     if (!parameter.group) return {};
-    std::vector<vescomm_type_t> types;
+    std::vector<StateType> types;
     for (const Group::State &state : spec.groups()[*parameter.group].states)
-        types.push_back(state.type);
+        types.push_back({state.type, state.per_block});
     return types;
+}
+
+std::int64_t block_of(const Spec &spec, const Parameter &parameter) {
+    return parameter.group ? spec.groups()[*parameter.group].block_elements : 0;
 }
 
 // Returns the bucket of a unit that a parameter belongs to; adds one if there is none.
@@ -37,6 +41,7 @@ std::size_t bucket_for(ModelPlan &plan, const Spec &spec, std::size_t unit,
     wanted.gather_type = parameter.gather_type;
     wanted.reduce_type = spec.reduce_type(parameter);
     wanted.trainable = !parameter.frozen();
+    wanted.replicated = parameter.replicated() && plan.mesh.shard_ranks > 1;
     wanted.states = states_of(spec, parameter);
     if (plan.kinds[unit] == UnitKind::experts) {
         wanted.expert_ranks = plan.mesh.expert_ranks;
@@ -47,7 +52,8 @@ std::size_t bucket_for(ModelPlan &plan, const Spec &spec, std::size_t unit,
         const Bucket &one = plan.buckets[bucket];
         if (one.type == wanted.type && one.gradient_type == wanted.gradient_type &&
             one.gather_type == wanted.gather_type && one.reduce_type == wanted.reduce_type &&
-            one.trainable == wanted.trainable && one.states == wanted.states)
+            one.trainable == wanted.trainable && one.replicated == wanted.replicated &&
+            one.states == wanted.states)
             return bucket;
     }
     plan.buckets.push_back(std::move(wanted));
@@ -64,7 +70,8 @@ void make_buckets(ModelPlan &plan, const Spec &spec) {
                 if (!parameter.stored() || parameter.frozen() != frozen) continue;
                 const std::size_t bucket = bucket_for(plan, spec, unit, parameter);
                 plan.buckets[bucket].places.push_back({id, 0, parameter.elements, parameter.rows(),
-                                                       parameter.columns(), parameter.flags});
+                                                       parameter.columns(), parameter.flags,
+                                                       block_of(spec, parameter)});
             }
 }
 
@@ -125,6 +132,15 @@ void read_layout(Bucket &bucket, const Layout &layout) {
     for (int rank = 0; rank < info.ranks; ++rank) bucket.cuts.push_back(layout.shard(rank).second);
 }
 
+// Parameters lie one behind the other, in one shard.
+void lay_out_replicated(Bucket &bucket) {
+    for (Place &place : bucket.places) {
+        place.offset = bucket.elements;
+        bucket.elements += place.elements;
+    }
+    bucket.cuts = {0, bucket.elements};
+}
+
 // Finds the layouts of all buckets of a kind together.
 void lay_out(ModelPlan &plan, const Spec &spec, UnitKind kind) {
     const int ranks = plan.mesh.shard_ranks_of(kind);
@@ -134,6 +150,10 @@ void lay_out(ModelPlan &plan, const Spec &spec, UnitKind kind) {
     for (std::size_t i = 0; i < plan.buckets.size(); ++i) {
         Bucket &bucket = plan.buckets[i];
         if (plan.kinds[bucket.unit] != kind) continue;
+        if (bucket.replicated) {
+            lay_out_replicated(bucket);
+            continue;
+        }
         bucket.cuts.assign(static_cast<std::size_t>(ranks) + 1, 0);
         for (const Place &place : bucket.places)
             if (place.elements > 0) planned[i].parameters.emplace_back(spec, place.parameter);
@@ -204,6 +224,7 @@ std::uint64_t largest_unit(const ModelPlan &plan, UnitKind kind, const BytesOf &
 
 std::vector<vescomm_optimizer_piece_t> Bucket::pieces(int position) const {
     std::vector<vescomm_optimizer_piece_t> pieces;
+    std::int64_t block = 0;
     for (const Place &place : places) {
         const std::int64_t first = std::max(begin(position), place.offset);
         const std::int64_t last = std::min(end(position), place.offset + place.elements);
@@ -216,9 +237,21 @@ std::vector<vescomm_optimizer_piece_t> Bucket::pieces(int position) const {
         piece.offset = first - begin(position);
         piece.rows = place.rows;
         piece.columns = place.columns;
+        if (place.block != 0) piece.block = block;
+        block += blocks_of(piece, place.block);
         pieces.push_back(piece);
     }
     return pieces;
+}
+
+std::int64_t Bucket::blocks(int position) const {
+    std::int64_t blocks = 0;
+    std::size_t next = 0;
+    for (const vescomm_optimizer_piece_t &piece : pieces(position)) {
+        while (places[next].parameter != piece.parameter) ++next;
+        blocks += blocks_of(piece, places[next].block);
+    }
+    return blocks;
 }
 
 Layout Bucket::layout() const {
@@ -257,7 +290,8 @@ bool ModelPlan::has_own_slot(std::size_t unit) const {
 std::uint64_t ModelPlan::slot_bytes_of(std::size_t unit) const {
     std::uint64_t bytes = 0;
     for (const std::size_t bucket : of_unit[unit])
-        if (!buckets[bucket].quantised()) bytes += align_bucket(buckets[bucket].parameter_bytes());
+        if (!buckets[bucket].quantised() && !buckets[bucket].replicated)
+            bytes += align_bucket(buckets[bucket].parameter_bytes());
     return bytes;
 }
 
@@ -299,6 +333,10 @@ bool ModelPlan::trainable(std::size_t unit) const {
     return std::ranges::any_of(of_unit[unit], [&](std::size_t bucket) {
         return buckets[bucket].trainable && buckets[bucket].elements > 0;
     });
+}
+
+bool ModelPlan::replicates() const {
+    return std::ranges::any_of(buckets, &Bucket::replicated);
 }
 
 ModelPlan plan_model(const Spec &spec, int ranks) {

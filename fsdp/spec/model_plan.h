@@ -16,6 +16,22 @@
 
 namespace vescomm::fsdp {
 
+// The number of blocks before an element of a parameter, which begins one. Blocks of `block`
+// elements, -1: whole matrices, begin again at each matrix of `matrix` elements. 0 without blocks.
+constexpr std::int64_t blocks_before(std::int64_t element, std::int64_t matrix,
+                                     std::int64_t block) {
+    if (block == 0 || matrix == 0) return 0;
+    const std::int64_t length = block < 0 || block > matrix ? matrix : block;
+    return element / matrix * ((matrix + length - 1) / length) + element % matrix / length;
+}
+
+// The number of blocks of a piece.
+constexpr std::int64_t blocks_of(const vescomm_optimizer_piece_t &piece, std::int64_t block) {
+    const std::int64_t matrix = piece.rows * piece.columns;
+    return blocks_before(piece.first + piece.elements, matrix, block) -
+           blocks_before(piece.first, matrix, block);
+}
+
 // A parameter in a bucket.
 struct Place {
     std::size_t parameter = 0;  // id
@@ -24,6 +40,16 @@ struct Place {
     std::int64_t rows = 0;  // of each matrix
     std::int64_t columns = 0;
     std::uint32_t flags = 0;  // of the parameter
+    std::int64_t block = 0;  // elements of a block of its optimizer; -1: a matrix; 0: none
+};
+
+// The elements of a state of an optimizer.
+struct StateType {
+    vescomm_type_t type = VESCOMM_F32;
+    bool per_block = false;
+
+    std::size_t bytes() const { return vescomm_type_get_bytes(type); }
+    bool operator==(const StateType &) const = default;
 };
 
 // Parameters of one unit that are gathered by one request: they have the same types and the same
@@ -35,7 +61,9 @@ struct Bucket {
     vescomm_type_t gather_type = 0;  // of codes in transfer; 0: gathered in `type`
     vescomm_type_t reduce_type = 0;  // of codes of gradients; 0: summed in gradient_type
     bool trainable = true;
-    std::vector<vescomm_type_t> states;  // types of the optimizer's states
+    // Every rank has all elements, and they are not gathered. False if a unit has one shard only.
+    bool replicated = false;
+    std::vector<StateType> states;  // of the optimizer
     // Ranks that have different experts. The other members are those of one of these
     // ranks, and the same for all. 1: the bucket is dense.
     int expert_ranks = 1;
@@ -46,12 +74,14 @@ struct Bucket {
     GatherCodes codes;  // of a bucket with parameters or gradients in 8 bits
 
     UnitKind kind() const { return expert_ranks > 1 ? UnitKind::experts : UnitKind::dense; }
+    // True if the parameters are gathered, and there are some.
+    bool gathered() const { return !replicated && elements > 0; }
     // True if the parameters are quantised for gathers, and there are some.
     bool quantised() const { return gather_type != 0 && elements > 0; }
     // True if the gradients are quantised for sums, and there are some.
     bool sums_quantised() const { return reduce_type != 0 && elements > 0; }
     // The number of the shard of a position, which ranks with other experts have too.
-    int shard_number(int position) const { return position / expert_ranks; }
+    int shard_number(int position) const { return replicated ? 0 : position / expert_ranks; }
     std::int64_t begin(int position) const { return cuts[shard_number(position)]; }
     std::int64_t end(int position) const { return cuts[shard_number(position) + 1]; }
     std::int64_t shard(int position) const { return end(position) - begin(position); }
@@ -68,6 +98,16 @@ struct Bucket {
     }
     // The pieces of the shard of a position. Elements count within the whole parameter.
     std::vector<vescomm_optimizer_piece_t> pieces(int position) const;
+    // Bytes of a copy of replicated parameters in their type, which masters in f32 need not have.
+    std::uint64_t converted_bytes() const {
+        return replicated && type != VESCOMM_F32 ? parameter_bytes() : 0;
+    }
+    // The number of blocks of optimizers in the shard of a position.
+    std::int64_t blocks(int position) const;
+    // Elements of a state in the shard of a position.
+    std::int64_t state_elements(std::size_t state, int position) const {
+        return states[state].per_block ? blocks(position) : shard(position);
+    }
     // A vector cut as the bucket is.
     Layout layout() const;
 };
@@ -147,6 +187,8 @@ struct ModelPlan {
     // Gradients of each trainable bucket of a unit, in the order of of_unit.
     std::vector<std::uint64_t> gradient_parts_of(std::size_t unit) const;
     bool trainable(std::size_t unit) const;
+    // True if a bucket is replicated.
+    bool replicates() const;
 };
 
 // Buckets of a unit lie at multiples of this in a slot.

@@ -92,6 +92,15 @@ std::vector<std::int64_t> Parameter::whole_shape() const {
     return whole;
 }
 
+std::vector<std::int64_t> Parameter::shape_of_blocks(std::int64_t block_elements) const {
+    const std::int64_t matrix = rows() * columns();
+    const std::int64_t length = block_elements < 0 ? matrix : std::min(block_elements, matrix);
+    std::vector<std::int64_t> blocks = whole_shape();
+    blocks.resize(static_cast<std::size_t>(batch_dimensions));
+    blocks.push_back(length == 0 ? 0 : (matrix + length - 1) / length);
+    return blocks;
+}
+
 std::int64_t Parameter::rows() const {
     const auto first = static_cast<std::size_t>(batch_dimensions);
     return first < shape.size() ? shape[first] : 1;
@@ -254,12 +263,20 @@ std::size_t Spec::add_parameter(std::size_t unit, const vescomm_fsdp_parameter_t
     parameter.block_rows = theirs.block_rows == 0 ? 1 : theirs.block_rows;
     parameter.block_elements = theirs.block_elements;
     if ((theirs.flags & VESCOMM_FSDP_MATRIX) != 0) parameter.require_blocks(-1);
-    if (!codes_are_smaller(parameter, options_.gather_block, parameter.type))
-        parameter.gather_type = 0;
-    if ((theirs.flags & ~(VESCOMM_FSDP_FROZEN | VESCOMM_FSDP_IGNORED | VESCOMM_FSDP_MATRIX)) != 0)
-        refuse("parameter \"{}\" has flags {:#x}; FROZEN, IGNORED and MATRIX exist", name,
-               theirs.flags);
+    constexpr std::uint32_t known =
+        VESCOMM_FSDP_FROZEN | VESCOMM_FSDP_IGNORED | VESCOMM_FSDP_MATRIX | VESCOMM_FSDP_REPLICATED;
+    if ((theirs.flags & ~known) != 0)
+        refuse("parameter \"{}\" has flags {:#x}; FROZEN, IGNORED, MATRIX and REPLICATED exist",
+               name, theirs.flags);
     parameter.flags = theirs.flags;
+    if (parameter.replicated() && parameter.experts)
+        refuse(
+            "parameter \"{}\" is replicated in a unit of experts; ranks have different experts, so "
+            "add it to another unit",
+            name);
+    if (parameter.replicated() ||
+        !codes_are_smaller(parameter, options_.gather_block, parameter.type))
+        parameter.gather_type = 0;
     if (theirs.tied_to >= 0) {
         const auto owner = static_cast<std::size_t>(theirs.tied_to);
         if (owner >= parameters_.size())
@@ -350,8 +367,9 @@ vescomm_type_t Spec::gradient_type(const Parameter &parameter) const {
 }
 
 vescomm_type_t Spec::reduce_type(const Parameter &parameter) const {
-    const bool smaller = !parameter.frozen() && codes_are_smaller(parameter, options_.gather_block,
-                                                                  gradient_type(parameter));
+    const bool travels = !parameter.frozen() && !parameter.replicated();
+    const bool smaller =
+        travels && codes_are_smaller(parameter, options_.gather_block, gradient_type(parameter));
     return smaller ? options_.reduce_type : 0;
 }
 

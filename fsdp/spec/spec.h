@@ -44,10 +44,13 @@ struct Parameter {
 
     bool frozen() const { return (flags & VESCOMM_FSDP_FROZEN) != 0; }
     bool ignored() const { return (flags & VESCOMM_FSDP_IGNORED) != 0; }
+    bool replicated() const { return (flags & VESCOMM_FSDP_REPLICATED) != 0; }
     // True if the parameter has memory of its own.
     bool stored() const { return !ignored() && !tied_to; }
     // The shape in the whole model, in which checkpoints have the parameter.
     std::vector<std::int64_t> whole_shape() const;
+    // The shape of a state with an element for each block of an optimizer, in the whole model.
+    std::vector<std::int64_t> shape_of_blocks(std::int64_t block_elements) const;
     // Extents of each matrix: the parameter has one for each index of its batch dimensions.
     std::int64_t rows() const;
     std::int64_t columns() const;
@@ -69,6 +72,7 @@ struct Group {
     struct State {
         vescomm_type_t type = VESCOMM_F32;
         std::string name;
+        bool per_block = false;  // one element for each block of block_elements elements
 
         bool operator==(const State &) const = default;
     };

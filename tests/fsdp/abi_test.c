@@ -26,6 +26,8 @@ FREEZE(VESCOMM_FSDP_EXPERTS == 1);
 FREEZE(VESCOMM_FSDP_KEEP_GATHERED == 2);
 FREEZE(VESCOMM_FSDP_FROZEN == 1);
 FREEZE(VESCOMM_FSDP_IGNORED == 2);
+FREEZE(VESCOMM_FSDP_MATRIX == 4);
+FREEZE(VESCOMM_FSDP_REPLICATED == 8);
 FREEZE(VESCOMM_FSDP_LAST == 1);
 FREEZE(VESCOMM_FSDP_NO_SYNC == 2);
 FREEZE(VESCOMM_FSDP_NO_OUTER == 4);
@@ -38,7 +40,8 @@ FREEZE(VESCOMM_FSDP_STATE == 2);
 MEMBER(vescomm_optimizer_state_t, struct_size, 0);
 MEMBER(vescomm_optimizer_state_t, type, 4);
 MEMBER(vescomm_optimizer_state_t, name, 8);
-FREEZE(sizeof(vescomm_optimizer_state_t) == 16);
+MEMBER(vescomm_optimizer_state_t, per_block, 16);
+FREEZE(sizeof(vescomm_optimizer_state_t) == 24);
 
 MEMBER(vescomm_optimizer_needs_t, struct_size, 0);
 MEMBER(vescomm_optimizer_needs_t, state_count, 4);
@@ -54,7 +57,8 @@ MEMBER(vescomm_optimizer_piece_t, elements, 24);
 MEMBER(vescomm_optimizer_piece_t, offset, 32);
 MEMBER(vescomm_optimizer_piece_t, rows, 40);
 MEMBER(vescomm_optimizer_piece_t, columns, 48);
-FREEZE(sizeof(vescomm_optimizer_piece_t) == 56);
+MEMBER(vescomm_optimizer_piece_t, block, 56);
+FREEZE(sizeof(vescomm_optimizer_piece_t) == 64);
 
 MEMBER(vescomm_optimizer_run_t, struct_size, 0);
 MEMBER(vescomm_optimizer_run_t, states, 4);
@@ -165,7 +169,8 @@ MEMBER(vescomm_fsdp_report_t, expert_shard_ranks, 196);
 MEMBER(vescomm_fsdp_report_t, forward_bytes, 200);
 MEMBER(vescomm_fsdp_report_t, backward_bytes, 208);
 MEMBER(vescomm_fsdp_report_t, step_bytes, 216);
-FREEZE(sizeof(vescomm_fsdp_report_t) == 224);
+MEMBER(vescomm_fsdp_report_t, converted_bytes, 224);
+FREEZE(sizeof(vescomm_fsdp_report_t) == 232);
 
 MEMBER(vescomm_fsdp_recommendation_t, struct_size, 0);
 MEMBER(vescomm_fsdp_recommendation_t, candidates, 4);
@@ -245,6 +250,16 @@ MEMBER(vescomm_fsdp_extra_t, data, 8);
 MEMBER(vescomm_fsdp_extra_t, bytes, 16);
 FREEZE(sizeof(vescomm_fsdp_extra_t) == 24);
 
+MEMBER(vescomm_fsdp_partial_load_t, struct_size, 0);
+MEMBER(vescomm_fsdp_partial_load_t, strict, 4);
+MEMBER(vescomm_fsdp_partial_load_t, states, 8);
+MEMBER(vescomm_fsdp_partial_load_t, names, 16);
+MEMBER(vescomm_fsdp_partial_load_t, name_count, 24);
+MEMBER(vescomm_fsdp_partial_load_t, loaded, 32);
+MEMBER(vescomm_fsdp_partial_load_t, missing, 40);
+MEMBER(vescomm_fsdp_partial_load_t, unexpected, 48);
+FREEZE(sizeof(vescomm_fsdp_partial_load_t) == 56);
+
 MEMBER(vescomm_fsdp_loss_scale_t, struct_size, 0);
 MEMBER(vescomm_fsdp_loss_scale_t, growth_interval, 4);
 MEMBER(vescomm_fsdp_loss_scale_t, scale, 8);
@@ -319,6 +334,9 @@ int main(void) {
                 "the sentence of an error");
     failures += require(vescomm_fsdp_spec_free(spec) == VESCOMM_OK, "spec_free");
     failures += require(vescomm_fsdp_free(NULL) == VESCOMM_OK, "free of NULL");
+    failures +=
+        require(vescomm_fsdp_partial_load_init().struct_size == sizeof(vescomm_fsdp_partial_load_t),
+                "vescomm_fsdp_partial_load_init()");
     failures += require(vescomm_fsdp_extra_init().struct_size == sizeof(vescomm_fsdp_extra_t) &&
                             vescomm_fsdp_extra_init().bytes == 0,
                         "extra");

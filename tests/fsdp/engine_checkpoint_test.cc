@@ -229,6 +229,7 @@ TEST(EngineCheckpoint, ATensorThatTheModelDoesNotHaveIsAnError) {
                 engine.load(folder.path("c"));
                 return std::string();
             } catch (const vescomm::Error &error) {
+                EXPECT_EQ(error.status(), VESCOMM_ERROR_INVALID_ARGUMENT);
                 return std::string(error.what());
             }
         };

@@ -36,6 +36,7 @@ public:
     bool sending() const override { return sending_; }
     void finish(bool last) override;
     void sum_over_replicas() override;
+    void sum_replicated() override {}  // there are none on device memory
     void begin_step() override;
     void drop() override;
     std::uint64_t bytes() const override { return buffers_.bytes(); }

@@ -331,6 +331,12 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_add_unit(vescomm_fsdp_spec_t *spec, co
  *  The flags of a parameter are in its pieces, so that an optimizer can treat matrices otherwise
  *  than vectors. */
 #define VESCOMM_FSDP_MATRIX ((uint32_t)4)
+/** The parameter lies whole on every rank, with its states: for small parameters, such as those of
+ *  norms. It is not gathered. Its gradient is summed over all ranks, in f32, once a step, in
+ *  vescomm_fsdp_finish_backward() of the last micro-batch; each rank applies the same update. It is
+ *  neither in the shards nor in the pieces of its unit. Not in units of experts and not on device
+ *  memory; gather_type and reduce_type do not apply. No effect if no axis shards (ddp). */
+#define VESCOMM_FSDP_REPLICATED ((uint32_t)8)
 
 /** Description of a parameter, for vescomm_fsdp_add_parameter(). (The function
  *  vescomm_fsdp_parameter() returns the gathered values of one.) Append-only; a zero member means
@@ -354,7 +360,8 @@ typedef struct vescomm_fsdp_parameter {
     int64_t block_rows;
     /** Consecutive elements of a block, instead of block_rows. 0: block_rows applies. */
     int64_t block_elements;
-    /** 0, or a sum of VESCOMM_FSDP_FROZEN, VESCOMM_FSDP_IGNORED and VESCOMM_FSDP_MATRIX. */
+    /** 0, or a sum of VESCOMM_FSDP_FROZEN, VESCOMM_FSDP_IGNORED, VESCOMM_FSDP_MATRIX and
+     *  VESCOMM_FSDP_REPLICATED. */
     uint32_t flags;
     uint32_t reserved;
     /** Id of an earlier parameter of the same shape whose values this one uses, also of another
@@ -419,7 +426,8 @@ typedef struct vescomm_fsdp_report {
     int32_t shard_ranks; /**< ranks among which a unit is sharded, unless it has experts */
     int64_t parameters; /**< elements of all parameters, tied ones once */
     int64_t padding; /**< elements of all ranks of a shard group that belong to no parameter */
-    int64_t shard_elements; /**< elements that this rank owns, padding included */
+    /** Elements that this rank has, with padding and replicated parameters. */
+    int64_t shard_elements;
     uint64_t master_bytes; /**< f32 masters */
     uint64_t gradient_bytes; /**< f32 gradient shards */
     uint64_t optimizer_bytes; /**< states of the optimizers */
@@ -429,9 +437,9 @@ typedef struct vescomm_fsdp_report {
     uint64_t slot_bytes;
     uint64_t gradient_slot_bytes; /**< gradients before they are summed */
     uint64_t scratch_bytes; /**< sums of a further micro-batch, before they are added */
-    /** persistent_bytes, slot_bytes, gradient_slot_bytes, scratch_bytes, code_bytes, partner_bytes
-     *  and secondary_bytes, without file_bytes. Assumes that no other rank of the shard group is on
-     *  the node. */
+    /** persistent_bytes, slot_bytes, gradient_slot_bytes, scratch_bytes, code_bytes, partner_bytes,
+     *  secondary_bytes and converted_bytes, without file_bytes. Assumes that no other rank of the
+     *  shard group is on the node. */
     uint64_t peak_bytes;
     uint64_t gathers_per_step; /**< gathers of units */
     /** Bytes of gathered parameters of other ranks that this rank needs in a step, as they are
@@ -440,7 +448,8 @@ typedef struct vescomm_fsdp_report {
     /** Bytes of its gradients that this rank gives to other ranks of its shard group in a step, as
      *  they are sent, with their scales. */
     uint64_t reduce_bytes_per_step;
-    /** Bytes of gradient shards that this rank contributes to the sum over replicas in a step. */
+    /** Bytes of gradient shards that this rank contributes to the sum over replicas in a step, and
+     *  of gradients of replicated parameters that it contributes to the sum over all ranks. */
     uint64_t replica_bytes_per_step;
     /** Bytes of one rank without sharding: master, gradient, states, and a gathered copy if the
      *  compute type is not f32. */
@@ -477,12 +486,15 @@ typedef struct vescomm_fsdp_report {
     /** The same for vescomm_fsdp_step(): masters, states, gradients, also of a partner copy, and
      *  slots, codes and secondary copies for the first units of the next step. */
     uint64_t step_bytes;
+    /** Replicated parameters whose type is not f32, in their type. Part of peak_bytes. */
+    uint64_t converted_bytes;
 } vescomm_fsdp_report_t;
 
 /** Returns the struct with struct_size set, rank -1, all other members zero. Since: 0.1 */
 static inline vescomm_fsdp_report_t vescomm_fsdp_report_init(void) {
     vescomm_fsdp_report_t report = {sizeof(vescomm_fsdp_report_t),
                                     -1,
+                                    0,
                                     0,
                                     0,
                                     0,
@@ -984,7 +996,8 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_reset(vescomm_fsdp_t *engine);
 
 /**
  * Compares masters and states of optimizers between the ranks that hold the same shard: replicas
- * (ddp, hsdp, mics), and the holders of partner copies. Equal means equal in every bit.
+ * (ddp, hsdp, mics), and the holders of partner copies; and those of replicated parameters between
+ * all ranks. Equal means equal in every bit.
  *
  * Nothing else in a step compares them: if the memory of a machine fails, or an optimizer is not
  * the same on all ranks, replicas drift apart silently. Programs call it now and then, such as
@@ -1081,7 +1094,8 @@ typedef int32_t vescomm_fsdp_role_t;
  *
  * @param unit   of vescomm_fsdp_add_unit().
  * @param role   a frozen parameter has only a master; frozen parameters lie behind all others.
- * @param state  index in vescomm_optimizer_needs_t.states; 0 for other roles.
+ * @param state  index in vescomm_optimizer_needs_t.states; 0 for other roles. A per_block state has
+ *               an element for each block.
  * @param view   [in,out] struct_size set by the caller; dimensions is 0. Valid until the engine is
  *               freed or vescomm_fsdp_recover() is called; aligned to 64 bytes.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT. VESCOMM_ERROR_UNSUPPORTED: a state of a unit
@@ -1398,6 +1412,71 @@ VESCOMM_API vescomm_status_t vescomm_job_free(vescomm_job_t *job);
  * Since: 0.1
  */
 VESCOMM_API vescomm_status_t vescomm_fsdp_load(vescomm_fsdp_t *engine, const char *folder);
+
+/** Arguments and results of a partial load. Append-only. */
+typedef struct vescomm_fsdp_partial_load {
+    uint32_t struct_size;
+    /** [in] Not 0: a selected tensor that is missing in the checkpoint, or unexpected, is an error.
+     *  0: the others are loaded, as with strict=False in PyTorch. */
+    int32_t strict;
+    /** [in] Not 0: also states of optimizers, and the number of steps. 0: masters only. */
+    int32_t states;
+    uint32_t reserved; /**< must be 0 */
+    /** [in] What is selected: names of parameters (UNIT.PARAMETER), or the parts of them before one
+     *  of their dots, such as a unit. "block.1" selects "block.1.weight", and not
+     *  "block.10.weight". The name of a tied parameter selects the one that it shares. Borrowed for
+     *  the call. */
+    const char *const *names;
+    size_t name_count; /**< [in] entries of names. 0: all is selected */
+    int64_t loaded; /**< [out] tensors that were loaded: a master or a state of a parameter each */
+    int64_t missing; /**< [out] selected tensors of the engine that the checkpoint does not have */
+    int64_t
+        unexpected; /**< [out] selected tensors of the checkpoint that the engine does not have */
+} vescomm_fsdp_partial_load_t;
+
+/** Returns the struct with struct_size set and all other members zero. Since: 0.1 */
+static inline vescomm_fsdp_partial_load_t vescomm_fsdp_partial_load_init(void) {
+    vescomm_fsdp_partial_load_t load = {
+        sizeof(vescomm_fsdp_partial_load_t), 0, 0, 0, NULL, 0, 0, 0, 0};
+    return load;
+}
+
+/**
+ * Loads some tensors of a save, such as those of a model that is tuned further with another head.
+ * All other values stay. Drops all gradients.
+ *
+ * Before: vescomm_fsdp_initialise() or a load has set the values that stay.
+ *
+ * @param folder  as vescomm_fsdp_load().
+ * @param load    [in,out] struct_size and arguments set by the caller, the same on every rank;
+ *                results filled. vescomm_fsdp_get_load_report() has the names.
+ * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: a name selects nothing; nothing is to be
+ *         loaded; a tensor has another shape or type; with strict, a tensor is missing or
+ *         unexpected. The error text names the tensor, is the same on all ranks, and nothing has
+ *         changed. Other errors as vescomm_fsdp_load().
+ *
+ * Collective: yes, same order.  Blocking: yes.  Threads: one.  Cost: as vescomm_fsdp_load(), for
+ * the tensors that are loaded.  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_fsdp_load_partial(vescomm_fsdp_t *engine, const char *folder,
+                                                       vescomm_fsdp_partial_load_t *load);
+
+/**
+ * Returns the names of tensors that the last vescomm_fsdp_load_partial() did not load, one line
+ * each: "missing ROLE NAME" or "unexpected ROLE NAME", where ROLE is "master" or a state of an
+ * optimizer, such as "state.first_moment", and NAME is UNIT.PARAMETER.
+ *
+ * @param text      [out] the whole text with a terminating zero when @p capacity suffices,
+ *                  otherwise unchanged. May be NULL when @p capacity is 0.
+ * @param capacity  in bytes.
+ * @param size      [out] size of the whole text in bytes, including the terminating zero. 1:
+ * nothing was missing or unexpected, or vescomm_fsdp_load() was called since.
+ * @return VESCOMM_OK, also when @p capacity does not suffice. VESCOMM_ERROR_INVALID_ARGUMENT.
+ *
+ * Collective: no.  Blocking: no.  Threads: one.  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_fsdp_get_load_report(const vescomm_fsdp_t *engine, char *text,
+                                                          size_t capacity, size_t *size);
 
 /**
  * Returns extra bytes that a rank gave to vescomm_fsdp_save(), from the checkpoint loaded last.

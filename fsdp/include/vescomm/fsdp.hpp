@@ -328,6 +328,28 @@ public:
         return Job(made);
     }
     void load(const std::string &folder) { check(vescomm_fsdp_load(get(), folder.c_str())); }
+    // Loads some of the values, as `what` says. `names`: of units and parameters; empty: all.
+    // Returns `what` with the results; load_report() has the names of tensors that were not loaded.
+    vescomm_fsdp_partial_load_t load_partial(
+        const std::string &folder, const std::vector<std::string> &names = {},
+        vescomm_fsdp_partial_load_t what = vescomm_fsdp_partial_load_init()) {
+        std::vector<const char *> pointers;
+        for (const std::string &name : names) pointers.push_back(name.c_str());
+        what.names = pointers.data();
+        what.name_count = pointers.size();
+        check(vescomm_fsdp_load_partial(get(), folder.c_str(), &what));
+        what.names = nullptr;
+        what.name_count = 0;
+        return what;
+    }
+    std::string load_report() const {
+        std::size_t size = 0;
+        check(vescomm_fsdp_get_load_report(get(), nullptr, 0, &size));
+        std::string text(size, '\0');
+        check(vescomm_fsdp_get_load_report(get(), text.data(), text.size(), &size));
+        text.resize(size - 1);
+        return text;
+    }
     // Returns the bytes of a rank of the job that saved.
     std::vector<std::byte> extra(std::int32_t rank) const {
         std::size_t bytes = 0;

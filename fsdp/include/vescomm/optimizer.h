@@ -22,19 +22,25 @@
 extern "C" {
 #endif
 
-/** A state of an optimizer: one element for each element of the parameter, zero before the first
- *  step. Append-only. */
+/** A state of an optimizer: one element for each element of the parameter or for each block, zero
+ *  before the first step. Append-only. */
 typedef struct vescomm_optimizer_state {
     uint32_t struct_size;
     vescomm_type_t type; /**< of the elements; any but c128 */
     /** Such as "first moment". Checkpoints use its first 58 bytes, with every byte that is not an
      *  ASCII letter, a digit or '-' replaced by '_'. The result must be unique within the kind. */
     const char *name;
+    /** Not 0: one element for each block of vescomm_optimizer_needs_t.block_elements elements, such
+     *  as a scale, or for each matrix if block_elements is -1. vescomm_optimizer_piece_t.block
+     * finds it. Checkpoints use the first 34 bytes of the name, and add block_elements to them. 0:
+     * one element for each element of the parameter. */
+    int32_t per_block;
+    uint32_t reserved; /**< must be 0 */
 } vescomm_optimizer_state_t;
 
 /** Returns the struct with struct_size set and all other members zero. Since: 0.1 */
 static inline vescomm_optimizer_state_t vescomm_optimizer_state_init(void) {
-    vescomm_optimizer_state_t state = {sizeof(vescomm_optimizer_state_t), 0, NULL};
+    vescomm_optimizer_state_t state = {sizeof(vescomm_optimizer_state_t), 0, NULL, 0, 0};
     return state;
 }
 
@@ -48,7 +54,8 @@ typedef struct vescomm_optimizer_needs {
     /** Number of consecutive elements of a matrix that `step` needs together, a *block*; the last
      *  block of a matrix may be shorter. Each index of the batch dimensions of a parameter selects
      *  one matrix. The engine cuts parameters between blocks only, in addition to the blocks
-     *  of the parameter itself. -1: whole matrices. 0: `step` works on single elements. */
+     *  of the parameter itself. -1: whole matrices. 0: `step` works on single elements, and there
+     *  are no per_block states. */
     int64_t block_elements;
 } vescomm_optimizer_needs_t;
 
@@ -69,11 +76,15 @@ typedef struct vescomm_optimizer_piece {
     int64_t offset; /**< position of the first element in the arrays of the run, or in the shard */
     int64_t rows; /**< of each matrix: the first extent after the batch dimensions; 1 if none */
     int64_t columns; /**< of each matrix, row-major: the product of all further extents */
+    /** Position of the first block of the piece in the arrays of per_block states of the run, or of
+     *  the shard. A piece begins with a block, and its blocks follow one another; a new block
+     * begins with each matrix. 0 if the optimizer has no blocks. */
+    int64_t block;
 } vescomm_optimizer_piece_t;
 
 /** Returns the struct with struct_size set and all other members zero. Since: 0.1 */
 static inline vescomm_optimizer_piece_t vescomm_optimizer_piece_init(void) {
-    vescomm_optimizer_piece_t piece = {sizeof(vescomm_optimizer_piece_t), 0, 0, 0, 0, 0, 0, 0};
+    vescomm_optimizer_piece_t piece = {sizeof(vescomm_optimizer_piece_t), 0, 0, 0, 0, 0, 0, 0, 0};
     return piece;
 }
 
@@ -90,13 +101,17 @@ static inline const vescomm_optimizer_piece_t *vescomm_optimizer_piece_at(
 typedef struct vescomm_optimizer_run {
     uint32_t struct_size;
     uint32_t states; /**< number of entries of @p state */
-    int64_t elements; /**< of every array; padding between pieces is part of them, and is zero */
+    /** Of every array but those of per_block states; padding between pieces is part of them, and is
+     *  zero. */
+    int64_t elements;
     /** In order of offset, see vescomm_optimizer_piece_at(). */
     const vescomm_optimizer_piece_t *pieces;
     size_t piece_count;
     float *master; /**< in: the values before the step; out: after it */
     const float *gradient; /**< summed over ranks, not yet multiplied by gradient_scale */
-    void *const *state; /**< one array for each state */
+    /** One array for each state. Those of per_block states have the blocks of all pieces, one
+     *  behind the other. */
+    void *const *state;
     int64_t step; /**< number of this step, counted from 1; a skipped step does not count */
     double learning_rate_scale; /**< factor of the learning rate of the settings in this step */
     /** Factor of every gradient: clipping, loss scale and vescomm_fsdp_scale() together. */
@@ -204,6 +219,19 @@ VESCOMM_API const vescomm_optimizer_kind_t *vescomm_optimizer_get_adamw(void);
  * Collective: no.  Blocking: no.  Threads: safe.  Source: torch.optim.SGD.  Since: 0.1
  */
 VESCOMM_API const vescomm_optimizer_kind_t *vescomm_optimizer_get_sgd(void);
+
+/**
+ * Returns AdamW with moments in 8 bits: a code of one byte for each element, and an f32 scale for
+ * each block of 256 elements of a matrix. The states take 2.03 bytes an element, instead of the 8
+ * of AdamW. A block with a gradient that is not finite becomes NaN; vescomm_fsdp_step() skips such
+ * a step.
+ *
+ * @return a constant, never NULL. Its settings are a vescomm_adamw_settings_t.
+ *
+ * Collective: no.  Blocking: no.  Threads: safe.
+ * Source: Dettmers et al., "8-bit Optimizers via Block-wise Quantization", 2022.  Since: 0.1
+ */
+VESCOMM_API const vescomm_optimizer_kind_t *vescomm_optimizer_get_adam8bit(void);
 
 #ifdef __cplusplus
 }

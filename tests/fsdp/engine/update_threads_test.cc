@@ -42,7 +42,7 @@ TEST(UpdateThreads, RunJobsAtTheSameTime) {
 
 // Two matrices of 3 rows, a part of a vector, and a parameter of one element.
 OptimizerRun run_of_pieces() {
-    OptimizerRun run{1, 2, 1000, 64, {}, {}};
+    OptimizerRun run{1, 2, 1000, 64, {}, {}, 5};
     const auto add = [&](std::int64_t offset, std::int64_t first, std::int64_t elements,
                          std::int64_t rows, std::int64_t columns) {
         vescomm_optimizer_piece_t piece = vescomm_optimizer_piece_init();
@@ -67,8 +67,13 @@ bool may_cut(const vescomm_optimizer_piece_t &piece, std::int64_t element, std::
 }
 
 TEST(UpdateThreads, DivideRunsBetweenBlocks) {
-    const OptimizerRun run = run_of_pieces();
-    for (const std::int64_t block : {-1, 0, 1, 2, 5, 7, 10, 1000})
+    OptimizerRun run = run_of_pieces();
+    for (const std::int64_t block : {-1, 0, 1, 2, 5, 7, 10, 1000}) {
+        std::int64_t blocks = 0;
+        for (vescomm_optimizer_piece_t &piece : run.pieces) {
+            piece.block = blocks;
+            blocks += blocks_of(piece, block);
+        }
         for (std::int64_t length = 1; length <= 70; ++length) {
             SCOPED_TRACE(std::to_string(length) + " elements, blocks of " + std::to_string(block));
             std::vector<std::int64_t> seen(run.pieces.size());
@@ -89,6 +94,10 @@ TEST(UpdateThreads, DivideRunsBetweenBlocks) {
                     const vescomm_optimizer_piece_t &whole = run.pieces[piece.parameter];
                     EXPECT_EQ(piece.first, whole.first + seen[piece.parameter]);
                     EXPECT_EQ(begin + piece.offset, whole.offset + seen[piece.parameter]);
+                    EXPECT_EQ(part.block - run.block + piece.block,
+                              whole.block +
+                                  blocks_before(piece.first, piece.rows * piece.columns, block) -
+                                  blocks_before(whole.first, piece.rows * piece.columns, block));
                     EXPECT_GT(piece.elements, 0);
                     seen[piece.parameter] += piece.elements;
                     if (seen[piece.parameter] < whole.elements) {
@@ -103,6 +112,7 @@ TEST(UpdateThreads, DivideRunsBetweenBlocks) {
             for (std::size_t i = 0; i < seen.size(); ++i)
                 EXPECT_EQ(seen[i], run.pieces[i].elements);
         }
+    }
 }
 
 }  // namespace

@@ -62,8 +62,24 @@ struct Elastic {
     std::string preset = "zero3";
     std::string preset_of_survivors = {};  // empty: the same
     bool partner_copy = true;
+    bool replicated = false;  // vectors and scalars lie whole on every rank
+    bool adam8bit = false;  // states with an element for each block
     std::string folder = {};  // of checkpoints, saved after the first step; empty: none
     int steps = 4;
+
+    Described described(const std::string &mesh) const {
+        std::vector<UnitModel> units = odd_model();
+        for (UnitModel &unit : units)
+            for (ParameterSpec &parameter : unit.parameters)
+                if (replicated && parameter.shape.size() < 2)
+                    parameter.flags = VESCOMM_FSDP_REPLICATED;
+        Described described = describe(units, mesh, options());
+        const vescomm_adamw_settings_t settings = vescomm_adamw_settings_init();
+        if (adam8bit)
+            described.spec.add_group(all_ids(described), vescomm_optimizer_get_adam8bit(),
+                                     &settings);
+        return described;
+    }
 
     vescomm_fsdp_spec_options_t options() const {
         vescomm_fsdp_spec_options_t options = vescomm_fsdp_spec_options_init();
@@ -78,7 +94,7 @@ public:
     // Other ranks may die when `page.arrived` has counted all of them.
     Trainee(const Elastic &how, Communicator comm, Page &page, int rank)
         : how_(how),
-          described_(describe(odd_model(), how.preset, how.options())),
+          described_(how.described(how.preset)),
           comm_(std::move(comm)),
           mine_(page.ranks[rank]),
           engine_(described_.spec, comm_) {
@@ -146,7 +162,7 @@ private:
                 if (!how_.folder.empty()) recovery.folder = how_.folder.c_str();
                 std::optional<Described> other;
                 if (!how_.preset_of_survivors.empty()) {
-                    other.emplace(describe(odd_model(), how_.preset_of_survivors, how_.options()));
+                    other.emplace(how_.described(how_.preset_of_survivors));
                     recovery.spec = other->spec.get();
                 }
                 recovery = engine_.recover(comm_, recovery);

@@ -102,6 +102,21 @@ TEST_F(Recover, TakesShardsFromCopiesOnOtherNodes) {
     kill_before({}, Job{5, 2}, {2, 3});
 }
 
+// Every survivor has them, also when ranks that shard become replicas.
+TEST_F(Recover, KeepsReplicatedParameters) {
+    for (const char *of_survivors : {"", "ddp", "zero2"})
+        kill_before({.preset_of_survivors = of_survivors, .replicated = true}, Job{3, 3}, {1});
+    kill_before({.preset = "hsdp:2", .preset_of_survivors = "zero3", .replicated = true}, Job{4, 2},
+                {1});
+}
+
+TEST_F(Recover, KeepsStatesOfBlocks) {
+    for (int victim = 0; victim < 3; ++victim)
+        kill_before({.replicated = victim == 1, .adam8bit = true}, Job{3, 3}, {victim});
+    kill_before({.preset = "hsdp:2", .preset_of_survivors = "zero3", .adam8bit = true}, Job{4, 2},
+                {1});
+}
+
 TEST_F(Recover, WorksWithEveryPreset) {
     for (const char *preset : {"zero1", "zero2"}) kill_before({.preset = preset}, Job{3, 3}, {1});
     // Replicas are copies.
