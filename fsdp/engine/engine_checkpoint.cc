@@ -151,6 +151,10 @@ std::vector<checkpoint::Tensor> empty_tensors(const Model &model) {
 std::unique_ptr<checkpoint::SaveJob> Engine::save(const std::string &folder,
                                                   const std::string &extra, int keep) {
     require_values();
+    // A load would look for this save in the folder above.
+    if (!checkpoint::split_path(folder).save.empty())
+        refuse("the folder {} has the name of a save; choose another name, or its parent",
+               checkpoint::in_quotes(folder));
     std::unique_ptr<checkpoint::Agreement> agreement;
     std::optional<device::Mirror> mirrored;
     const std::uint64_t detail =
@@ -219,22 +223,34 @@ void Engine::end_load(Loading &loading) {
 void Engine::load_within(double timeout_seconds, const std::string &path) {
     Loading loading = begin_load(timeout_seconds, path, hash_of(path.data(), path.size()));
     const checkpoint::SavePath &from = loading.from;
+    const std::string where = from.folder + "/" + from.save;
+    std::optional<checkpoint::Checkpoint> opened;
+    std::vector<checkpoint::WantedPiece> wanted;
     std::int64_t steps = 0;
     std::vector<std::string> extras;
-    const auto read = [&] {
-        checkpoint::Checkpoint opened(from);
-        std::vector<checkpoint::WantedPiece> wanted;
+    const auto want = [&](checkpoint::Tensor tensor, std::int64_t first, std::int64_t count,
+                          void *data) {
+        opened->catalogue().find(tensor, "loading " + checkpoint::in_quotes(where));
+        wanted.push_back({std::move(tensor), first, count, data});
+    };
+    // Nothing changes if this fails.
+    const auto open = [&] {
+        opened.emplace(from);
         for (checkpoint::Tensor &tensor : empty_tensors(model_))
-            wanted.push_back({std::move(tensor), 0, 0, nullptr});
+            want(std::move(tensor), 0, 0, nullptr);
         for (ShardPiece &piece : shard_pieces(model_, loading.mirrored->shards(), rank_))
-            wanted.push_back({std::move(piece.tensor), piece.first, piece.count, piece.data});
-        require_no_other_tensors(opened.catalogue(), model_, from.folder + "/" + from.save);
-        steps = parse_steps(opened.extra(steps_extra, max_steps_bytes));
-        // Files are verified before anything of a size that they claim is kept in memory.
-        opened.read(wanted);
-        extras = read_extras(opened);
+            want(std::move(piece.tensor), piece.first, piece.count, piece.data);
+        require_no_other_tensors(opened->catalogue(), model_, where);
+        steps = parse_steps(opened->extra(steps_extra, max_steps_bytes));
         return std::string();
     };
+    const auto read = [&] {
+        // Files are verified before anything of a size that they claim is kept in memory.
+        opened->read(wanted);
+        extras = read_extras(*opened);
+        return std::string();
+    };
+    checkpoint::run_on_all(*loading.agreement, open, [] {});
     values_.begin_change();
     checkpoint::run_on_all(*loading.agreement, read, [] {});
     optimizer_.set_steps(steps);

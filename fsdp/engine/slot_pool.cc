@@ -51,6 +51,14 @@ void SlotPool::drop_pinned() {
     }
 }
 
+std::vector<std::pair<int, int>> SlotPool::by_last_use() const {
+    std::vector<std::pair<int, int>> slots;
+    for (std::size_t slot = 0; slot < held_.size(); ++slot)
+        slots.emplace_back(static_cast<int>(slot), held_[slot]);
+    std::ranges::stable_sort(slots, {}, [this](const auto &slot) { return used_[slot.first]; });
+    return slots;
+}
+
 std::vector<int> SlotPool::pinned_beside(int unit) const {
     std::vector<int> units;
     for (int other = 0; other < static_cast<int>(pins_.size()); ++other)

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fsdp/spec/slot_ranges.h"
@@ -48,6 +49,9 @@ public:
     const SlotRange &range(int unit) const { return ranges_[unit]; }
     int slot_of(int unit) const { return slot_of_[unit]; }
     int pins(int unit) const { return pins_[unit]; }
+    // The slots in the order of their last use, each with its unit. Without pins, pools that have
+    // this in common decide alike.
+    std::vector<std::pair<int, int>> by_last_use() const;
     // Units with pins, among those that use the slots of a unit.
     std::vector<int> pinned_beside(int unit) const;
 

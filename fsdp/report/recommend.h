@@ -20,7 +20,7 @@ struct Machine {
 // A preset, on a machine.
 struct Candidate {
     std::string preset;
-    vescomm_fsdp_report_t report;  // of the rank with the most persistent bytes
+    vescomm_fsdp_report_t report;  // of the rank with the largest peak
     std::uint64_t node_bytes = 0;  // as vescomm_fsdp_recommendation_t.node_bytes_per_step
     std::uint64_t wire_bytes = 0;  // as vescomm_fsdp_recommendation_t.wire_bytes_per_step
 };

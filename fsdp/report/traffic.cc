@@ -3,7 +3,9 @@
 #include "fsdp/report/traffic.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
+#include <utility>
 
 #include "fsdp/engine/prefetch.h"
 #include "fsdp/error.h"
@@ -107,7 +109,25 @@ std::vector<std::uint64_t> gathers_per_step(const Spec &spec, const ModelPlan &p
         for (const std::size_t owner : plan.needs[unit])
             close(pool, plan, static_cast<int>(owner), soon);
     };
+    // Micro-batches repeat: from a state of the slots that was seen before on, they need not be
+    // simulated again.
+    struct Seen {
+        int batch;
+        std::vector<std::uint64_t> gathers;
+    };
+    std::map<std::vector<std::pair<int, int>>, Seen> seen;
     for (int batch = 0; batch < micro_batches; ++batch) {
+        const auto [before, is_new] = seen.try_emplace(pool.by_last_use(), Seen{batch, gathers});
+        if (!is_new) {
+            const int period = batch - before->second.batch;
+            const int periods = (micro_batches - batch) / period;
+            for (int unit = 0; unit < units; ++unit)
+                gathers[unit] += (gathers[unit] - before->second.gathers[unit]) *
+                                 static_cast<std::uint64_t>(periods);
+            batch += periods * period;
+            if (batch == micro_batches) break;
+            seen.clear();
+        }
         order.begin(false);
         for (int unit = 0; unit < units; ++unit) use(unit, false);
         for (int unit = units; unit-- > 0;) use(unit, true);
@@ -204,31 +224,18 @@ std::uint64_t scratch_bytes(const ModelPlan &plan, std::size_t unit, int positio
     return bytes;
 }
 
-vescomm_fsdp_report_t make_report(const Spec &spec, const ModelPlan &plan,
-                                  const vescomm_fsdp_report_t &asked) {
+namespace {
+
+// The copy of another rank's masters and states; empty without partner copies.
+Persistent partner_copy(const Spec &spec, const ModelPlan &plan, int position) {
+    if (!has_partner_copies(spec, plan.mesh)) return {};
+    return persistent_of(plan, (position + plan.mesh.ranks - 1) % plan.mesh.ranks);
+}
+
+// The members that count memory of report.rank, but for the phases.
+void set_memory(vescomm_fsdp_report_t &report, const Spec &spec, const ModelPlan &plan) {
     const Mesh &mesh = plan.mesh;
-    if (asked.rank >= mesh.ranks || asked.rank < -1)
-        refuse("rank is {}; it must be -1 or below the {} ranks", asked.rank, mesh.ranks);
-    if (asked.micro_batches < 0)
-        refuse("micro_batches is {}; it must be at least 0", asked.micro_batches);
-    vescomm_fsdp_report_t report = vescomm_fsdp_report_init();
-    report.rank = asked.rank;
-    if (report.rank < 0) {
-        report.rank = 0;
-        for (int rank = 1; rank < mesh.shard_ranks; ++rank)
-            if (persistent_of(plan, rank).total() > persistent_of(plan, report.rank).total())
-                report.rank = rank;
-    }
-    report.micro_batches = std::max(asked.micro_batches, 1);
-    report.shard_ranks = mesh.shard_ranks;
-    report.gather_ranks = mesh.gather_ranks();
-    report.expert_shard_ranks = mesh.shard_ranks_of(UnitKind::experts);
     const int position = mesh.position(report.rank);
-    for (const Bucket &bucket : plan.buckets) {
-        report.parameters += (bucket.elements - bucket.padding) * bucket.expert_ranks;
-        report.padding += bucket.padding * bucket.expert_ranks;
-        report.converted_bytes += align_bucket(bucket.converted_bytes());
-    }
     const Persistent persistent = persistent_of(plan, position);
     report.shard_elements = persistent.elements;
     report.master_bytes = persistent.master;
@@ -239,24 +246,53 @@ vescomm_fsdp_report_t make_report(const Spec &spec, const ModelPlan &plan,
     report.code_bytes = parameter_code_bytes(plan, position) + sum_code_bytes(plan, position);
     report.secondary_bytes = secondary_bytes(plan, position);
     report.gradient_slot_bytes = total(plan.gradient_slots);
+    for (const Bucket &bucket : plan.buckets)
+        report.converted_bytes += align_bucket(bucket.converted_bytes());
 
     // Sums after the first of a step do not go directly into the gradient shard.
     if (report.micro_batches > 1 && !mesh.keep_gradients)
         for (std::size_t slot = 0; slot < plan.gradient_slots.size(); ++slot)
             report.scratch_bytes += scratch_bytes_of_slot(plan, slot, position);
-    Persistent copy;
-    if (has_partner_copies(spec, mesh)) {
-        copy = persistent_of(plan, (position + mesh.ranks - 1) % mesh.ranks);
-        report.partner_bytes = copy.total();
-        report.partner_bytes_per_step = persistent.gradient;
-    }
+    const Persistent copy = partner_copy(spec, plan, position);
+    report.partner_bytes = copy.total();
+    if (has_partner_copies(spec, mesh)) report.partner_bytes_per_step = persistent.gradient;
     if (!spec.offload_folder().empty())
         report.file_bytes = persistent.master + persistent.optimizer + copy.master + copy.optimizer;
     report.peak_bytes = report.persistent_bytes + report.slot_bytes + report.code_bytes +
                         report.secondary_bytes + report.gradient_slot_bytes + report.scratch_bytes +
                         report.partner_bytes + report.converted_bytes - report.file_bytes;
-    set_phases(report, spec, plan, copy.gradient);
+}
 
+}  // namespace
+
+vescomm_fsdp_report_t make_report(const Spec &spec, const ModelPlan &plan,
+                                  const vescomm_fsdp_report_t &asked) {
+    const Mesh &mesh = plan.mesh;
+    if (asked.rank >= mesh.ranks || asked.rank < -1)
+        refuse("rank is {}; it must be -1 or below the {} ranks", asked.rank, mesh.ranks);
+    if (asked.micro_batches < 0)
+        refuse("micro_batches is {}; it must be at least 0", asked.micro_batches);
+    vescomm_fsdp_report_t report = vescomm_fsdp_report_init();
+    report.micro_batches = std::max(asked.micro_batches, 1);
+    report.shard_ranks = mesh.shard_ranks;
+    report.gather_ranks = mesh.gather_ranks();
+    report.expert_shard_ranks = mesh.shard_ranks_of(UnitKind::experts);
+    for (const Bucket &bucket : plan.buckets) {
+        report.parameters += (bucket.elements - bucket.padding) * bucket.expert_ranks;
+        report.padding += bucket.padding * bucket.expert_ranks;
+    }
+    const vescomm_fsdp_report_t of_all_ranks = report;
+    report.rank = std::max(asked.rank, 0);
+    set_memory(report, spec, plan);
+    for (int rank = 1; asked.rank < 0 && rank < mesh.shard_ranks; ++rank) {
+        vescomm_fsdp_report_t other = of_all_ranks;
+        other.rank = rank;
+        set_memory(other, spec, plan);
+        if (other.peak_bytes > report.peak_bytes) report = other;
+    }
+
+    const int position = mesh.position(report.rank);
+    set_phases(report, spec, plan, partner_copy(spec, plan, position).gradient);
     const auto gathers = gathers_per_step(spec, plan, report.micro_batches);
     report.gathers_per_step = total(gathers);
     report.gather_bytes_per_step = sum_over_units(plan, gathers, position, gather_bytes);

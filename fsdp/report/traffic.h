@@ -48,7 +48,7 @@ vescomm_fsdp_order_t predicted_order(const Spec &spec);
 std::vector<std::uint64_t> gathers_per_step(const Spec &spec, const ModelPlan &plan,
                                             int micro_batches);
 
-// Computes the whole report. `report` has the rank (-1: the one with the most persistent bytes) and
+// Computes the whole report. `report` has the rank (-1: the one with the largest peak) and
 // the number of micro-batches (0: 1).
 vescomm_fsdp_report_t make_report(const Spec &spec, const ModelPlan &plan,
                                   const vescomm_fsdp_report_t &report);

@@ -276,6 +276,51 @@ TEST(EngineCheckpoint, AFailedLoadWithinAMicroBatchEndsIt) {
     });
 }
 
+TEST(EngineCheckpoint, ALoadThatFindsNothingToReadKeepsTheValues) {
+    TemporaryFolder folder;
+    run_ranks(3, [&](Communicator &comm) {
+        std::vector<UnitModel> other = odd_model();
+        other[0].parameters[0].name = "another";
+        {
+            const Described described = describe(other);
+            Engine engine(described.spec, comm);
+            fill(engine);
+            engine.save(folder.path("other")).wait(wait_seconds);
+        }
+        const Described described = describe(odd_model());
+        Engine engine(described.spec, comm);
+        fill(engine);
+        std::vector<double> norms;
+        take_steps(engine, comm, described, 0, 1, norms);
+        engine.save(folder.path("c")).wait(wait_seconds);
+        const std::vector<float> before = read_all(engine, described.ids);
+        for (const char *path : {"c/save-0000000009", "none/save-0000000001", "other"}) {
+            EXPECT_THROW(engine.load(folder.path(path)), vescomm::Error);
+            EXPECT_EQ(read_all(engine, described.ids), before) << path;
+            EXPECT_EQ(engine.counters().steps, 1);
+        }
+        engine.save(folder.path("c")).wait(wait_seconds);
+        take_steps(engine, comm, described, 1, 1, norms);
+    });
+}
+
+TEST(EngineCheckpoint, AFolderWithTheNameOfASaveIsRefused) {
+    TemporaryFolder folder;
+    run_ranks(2, [&](Communicator &comm) {
+        const Described described = describe(odd_model());
+        Engine engine(described.spec, comm);
+        fill(engine);
+        try {
+            engine.save(folder.path("save-0000000007/")).wait(wait_seconds);
+            ADD_FAILURE() << "a load would look for it in another folder";
+        } catch (const vescomm::Error &error) {
+            EXPECT_NE(std::string(error.what()).find("has the name of a save"), std::string::npos)
+                << error.what();
+        }
+        engine.save(folder.path("c")).wait(wait_seconds);
+    });
+}
+
 TEST(EngineCheckpoint, TooManyBytesOfOneRankFailTheSaveOnAllRanks) {
     TemporaryFolder folder;
     run_ranks(3, [&](Communicator &comm) {

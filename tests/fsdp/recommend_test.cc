@@ -106,6 +106,49 @@ TEST(Phases, CountTheSlotsThatAStepFills) {
         });
 }
 
+// A rank has the copy of another one, whose shard may be larger than its own.
+TEST(Report, MinusOneIsTheRankWithTheLargestPeak) {
+    std::vector<UnitModel> model = {{"unit", {}}};
+    for (const std::int64_t rows : {1000, 900, 100})
+        model[0].parameters.push_back(
+            {.name = std::to_string(rows), .shape = {rows, 10}, .block_rows = -1});
+    vescomm_fsdp_spec_options_t options = vescomm_fsdp_spec_options_init();
+    for (const bool copies : {true, false}) {
+        options.partner_copy = copies;
+        options.gather_type = copies ? 0 : VESCOMM_I8;
+        options.reduce_type = copies ? 0 : VESCOMM_I8;
+        for (const char *preset : {"zero1", "zero3"})
+            for (const int ranks : {2, 3, 4}) {
+                const Described described = describe(model, preset, options);
+                std::uint64_t largest = 0;
+                for (int rank = 0; rank < ranks; ++rank)
+                    largest = std::max(largest, described.spec.report(ranks, rank).peak_bytes);
+                const auto report = described.spec.report(ranks);
+                EXPECT_EQ(report.peak_bytes, largest) << preset << ranks;
+                EXPECT_EQ(report.peak_bytes, described.spec.report(ranks, report.rank).peak_bytes);
+                EXPECT_LE(described.spec.recommend(ranks, ranks, largest).peak_bytes, largest);
+            }
+    }
+}
+
+// Gathers are counted until micro-batches repeat.
+TEST(Report, AnyNumberOfMicroBatchesTakesNoTime) {
+    constexpr std::int32_t many = 2'147'483'647;
+    for (const int slots : {1, 2, 3, 4})
+        for (const auto order : {VESCOMM_FSDP_EXPLICIT, VESCOMM_FSDP_DECLARED}) {
+            vescomm_fsdp_spec_options_t options = vescomm_fsdp_spec_options_init();
+            options.slots = slots;
+            options.order = order;
+            const Described described = describe(odd_model(), "zero3", options);
+            const auto gathers = [&](std::int32_t micro_batches) {
+                return described.spec.report(2, 0, micro_batches).gathers_per_step;
+            };
+            const std::uint64_t each = gathers(4) - gathers(3);
+            EXPECT_GT(each, 0);
+            EXPECT_EQ(gathers(many), gathers(4) + each * (many - 4)) << slots << ' ' << order;
+        }
+}
+
 TEST(Recommend, ReturnsAPresetWithItsReport) {
     Described described = describe(odd_model(), "hsdp:2");
     for (const int ranks : {1, 4, 6})

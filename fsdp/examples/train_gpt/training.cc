@@ -67,6 +67,10 @@ Training::Training(vescomm::Communicator &comm, std::optional<Trainer> &trainer,
       saves_(options),
       first_rank_(comm.rank()) {}
 
+Training::~Training() {
+    if (!earlier_.empty()) trainer_.reset();
+}
+
 void Training::begin() {
     if (!trainer_) trainer_.emplace(comm_, options_, text_);
     results_.first_step = 0;
@@ -112,6 +116,8 @@ void Training::die_if_due(int done) const {
 bool Training::shrink() {
     const int before = comm_.ranks();
     vescomm::Communicator survivors = comm_.shrink();
+    // The engine uses its communicator until it has recovered.
+    earlier_.push_back(std::move(comm_));
     comm_ = std::move(survivors);
     return comm_.ranks() < before;
 }
@@ -155,6 +161,7 @@ void Training::begin_again() {
 
 void Training::note(Recovery recovery) {
     failed_ = false;
+    earlier_.clear();
     results_.comm = comm_.info();
     results_.largest = trainer_->spec().report(results_.comm.ranks, -1, options_.accumulate);
     results_.mine =

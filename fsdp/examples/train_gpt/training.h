@@ -10,6 +10,7 @@
 
 #include <functional>
 #include <optional>
+#include <vector>
 
 #include "fsdp/examples/train_gpt/options.h"
 #include "fsdp/examples/train_gpt/report.h"
@@ -48,6 +49,7 @@ public:
     // All arguments must outlive the training. `trainer` has a value.
     Training(vescomm::Communicator &comm, std::optional<Trainer> &trainer, const Options &options,
              const TextData &text, Results &results);
+    ~Training();
 
     // Trains up to the last step, then calls `finish`, which is collective too. If ranks die in
     // between and the options permit it, the others repeat what is incomplete.
@@ -65,6 +67,7 @@ private:
     bool quiet() const { return options_.quiet || comm_.rank() != 0; }
 
     vescomm::Communicator &comm_;
+    std::vector<vescomm::Communicator> earlier_;  // from which the engine has not recovered yet
     std::optional<Trainer> &trainer_;
     const Options &options_;
     const TextData &text_;

@@ -418,8 +418,8 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_add_group(vescomm_fsdp_spec_t *spec,
 /** Memory of one rank, and what it receives. Bytes unless a member says otherwise. Append-only. */
 typedef struct vescomm_fsdp_report {
     uint32_t struct_size;
-    /** [in] Rank to report on. vescomm_fsdp_report_init() sets -1: the rank with the most
-     *  persistent bytes. [out] the rank. */
+    /** [in] Rank to report on. vescomm_fsdp_report_init() sets -1: the rank with the largest
+     *  peak_bytes. [out] the rank. */
     int32_t rank;
     /** [in] Micro-batches of a step. 0: 1. [out] the number. */
     int32_t micro_batches;
@@ -543,8 +543,8 @@ static inline vescomm_fsdp_report_t vescomm_fsdp_report_init(void) {
 VESCOMM_API vescomm_status_t vescomm_fsdp_report(const vescomm_fsdp_spec_t *spec, int32_t ranks,
                                                  vescomm_fsdp_report_t *report);
 
-/** A preset that vescomm_fsdp_recommend() has chosen, and its costs on the rank with the most
- *  persistent bytes. Append-only. */
+/** A preset that vescomm_fsdp_recommend() has chosen, and its costs on the rank with the largest
+ *  peak_bytes. Append-only. */
 typedef struct vescomm_fsdp_recommendation {
     uint32_t struct_size;
     int32_t candidates; /**< presets that the specification permits */
@@ -725,8 +725,10 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_begin(vescomm_fsdp_t *engine, uint32_t
  * Collective: yes, same order.  Blocking, at most the timeout: pre_ until the unit is gathered,
  * pre_backward also until the sum of an earlier unit leaves a gradient slot free (misuse if no sum
  * is running, because the units in the slots still expect backward passes), reshard until a running
- * gather of the unit ends. In the first steps post_backward until all ranks have created the sums
- * of the unit: do not let a rank wait for the end of another rank's post_backward before its own.
+ * gather of the unit ends, post_backward until all ranks have created the sums of the unit if they
+ * are new, as in the first steps, until ranks that are 8 gathers and sums behind go on, and with
+ * reduce_type until earlier sums leave the memory of their codes free: do not let a rank wait for
+ * the end of another rank's post_backward before its own.
  * Threads: one.  Since: 0.1
  *
  * @{
@@ -1342,7 +1344,8 @@ static inline vescomm_fsdp_extra_t vescomm_fsdp_extra_init(void) {
  *
  * @param folder  of checkpoints; all nodes share it. Created if it does not exist. May be a
  *                symbolic link; links in it are not followed. One save at a time writes to a
- *                folder. The same on every rank.
+ *                folder. Its own name must not be that of a save (save-0000000001). The same on
+ *                every rank.
  * @param extra   NULL: no bytes, and two saves remain.
  * @param job     [out] owned by the caller; free with vescomm_job_free() before the communicator
  *                of the engine.
@@ -1402,9 +1405,10 @@ VESCOMM_API vescomm_status_t vescomm_job_free(vescomm_job_t *job);
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: a unit is open, or a micro-batch is in its
  *         backward pass; there is no complete save; a tensor is missing, is not in this model, or
  *         has another shape or type; a file is damaged. VESCOMM_ERROR_SYSTEM: a file cannot be
- *         read. The error text is the same on all ranks. If
- *         a save was found, masters and states are then undefined, and vescomm_fsdp_begin()
- *         refuses to train: load another folder, or initialise them.
+ *         read. The error text is the same on all ranks. Masters and states stay as they were,
+ *         unless the save is one of this model and its data cannot be read. Then they are
+ *         undefined, and vescomm_fsdp_begin() refuses to train: load another save, or initialise
+ *         them.
  *
  * Collective: yes, same order.  Blocking: yes.  Threads: one.
  * Cost: each rank reads its bytes once, and the indexes of all ranks that saved. It also reads the

@@ -102,7 +102,7 @@ public:
         return group;
     }
 
-    // `rank`: -1 for the rank with the most persistent bytes.
+    // `rank`: -1 for the rank with the largest peak_bytes.
     vescomm_fsdp_report_t report(std::int32_t ranks, std::int32_t rank = -1,
                                  std::int32_t micro_batches = 1) const {
         vescomm_fsdp_report_t report = vescomm_fsdp_report_init();
