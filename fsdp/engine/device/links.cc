@@ -14,7 +14,14 @@ Link::Link(vescomm_comm_t *comm) {
     check(vescomm_gpu_all_reduce(made, nullptr, nullptr, 0, VESCOMM_I64, VESCOMM_SUM, nullptr));
 }
 
+Link::Link(Link &parent, vescomm_comm_t *comm) {
+    vescomm_gpu_comm_t *made = nullptr;
+    check(vescomm_gpu_comm_split(parent.get(), comm, nullptr, &made));
+    comm_.reset(made);
+}
+
 Links::Links(Comms &comms, const Mesh &mesh) : comms_(comms), shard_(comms.shard().get()) {
+    if (mesh.secondary_ranks > 0) gather_.emplace(shard_, comms.gather().get());
     if (mesh.replicas() > 1) replica_.emplace(comms.replica().get());
     if (mesh.expert_ranks > 1) experts_.emplace(comms.shard(UnitKind::experts).get());
 }
@@ -23,7 +30,7 @@ void Links::wait(const Event &event) {
     comms_.wait_until(
         [&] {
             check(vescomm_gpu_comm_check(shard_.get()));
-            for (auto *link : {&replica_, &experts_})
+            for (auto *link : {&gather_, &replica_, &experts_})
                 if (*link) check(vescomm_gpu_comm_check((*link)->get()));
             return event.reached();
         },

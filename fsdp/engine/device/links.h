@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The device communicators of an engine: of the ranks that shard units, and of the replicas.
+// The device communicators of an engine: of the ranks that shard units, of a group that has a
+// secondary copy, and of the replicas.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +25,8 @@ class Link {
 public:
     // Collective.
     explicit Link(vescomm_comm_t *comm);
+    // Its ranks are some of those of the parent. Collective, on all ranks of the parent.
+    Link(Link &parent, vescomm_comm_t *comm);
 
     vescomm_gpu_comm_t *get() const { return comm_.get(); }
     // Calls the body, a collective call on the stream, after the earlier ones of all streams.
@@ -51,6 +54,10 @@ public:
     Link &shard(UnitKind kind = UnitKind::dense) {
         return kind == UnitKind::experts ? *experts_ : shard_;
     }
+    // The communicator of the ranks that gather a unit together.
+    Link &gather(UnitKind kind = UnitKind::dense) {
+        return gather_ && kind == UnitKind::dense ? *gather_ : shard(kind);
+    }
     Link &replica() { return replica_ ? *replica_ : shard_; }
     // Waits until an event is reached, at most the timeout, or a rank fails. Throws Failure.
     void wait(const Event &event);
@@ -60,6 +67,7 @@ public:
 private:
     Comms &comms_;
     Link shard_;
+    std::optional<Link> gather_;  // none: the ranks that shard a unit gather it
     std::optional<Link> replica_;  // none: shard_ has them
     std::optional<Link> experts_;  // none: all units are dense
 };

@@ -154,9 +154,9 @@ typedef struct vescomm_fsdp_spec_options {
     /** VESCOMM_FSDP_DEVICE: the engine is in the memory of the device that is current at its
      *  creation, which must be current in all calls on it. All views have device addresses, and
      *  the trainer's work is on the stream of the events. Each rank has a GPU of its own.
-     *  Optimizer: AdamW, or any with offload_to_host. Not with gather_type, reduce_type,
-     *  partner_copy, offload_folder and reshard_ranks. Gradients are summed in gradient_type, by
-     *  NCCL. 0: VESCOMM_FSDP_HOST. */
+     *  Optimizer: AdamW, or any with offload_to_host. Not with reduce_type, partner_copy,
+     *  offload_folder, and a compute_type of f8. Gradients are summed in gradient_type, by NCCL.
+     *  0: VESCOMM_FSDP_HOST. */
     vescomm_fsdp_memory_t memory;
     /** Not 0, with VESCOMM_FSDP_DEVICE: masters, gradient shards and states of optimizers are in
      *  pinned host memory, which kernels read and write through PCIe, and optimizers run on the
