@@ -202,7 +202,7 @@ void Engine::load_within(double timeout_seconds, const std::string &path) {
     loaded_extras_ = std::move(extras);
     event(Event::load, no_unit, false, 0, [&] {
         mirrored->store();
-        refresh_copy();
+        refresh_copy(mirrored->shards());
     });
     values_.set_complete();
 }

@@ -11,6 +11,7 @@
 #include <optional>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "fsdp/engine/comms.h"
 #include "fsdp/engine/device/cuda.h"
@@ -29,6 +30,8 @@ public:
     Link(Link &parent, vescomm_comm_t *comm);
 
     vescomm_gpu_comm_t *get() const { return comm_.get(); }
+    // True if its communicator of the host is broken. Makes progress on it.
+    bool broken() const { return vescomm_comm_progress(host_) != VESCOMM_OK; }
     // Calls the body, a collective call on the stream, after the earlier ones of all streams.
     template <typename Body>
     void call(cuda::Stream stream, Body &&body) {
@@ -41,6 +44,7 @@ private:
     struct Free {
         void operator()(vescomm_gpu_comm_t *comm) const noexcept { vescomm_gpu_comm_free(comm); }
     };
+    vescomm_comm_t *host_;
     std::unique_ptr<vescomm_gpu_comm_t, Free> comm_;
     Event last_;
 };
@@ -63,8 +67,13 @@ public:
     void wait(const Event &event);
     // Waits for the work of the engine's streams so far.
     void settle(Streams &streams);
+    // If a communicator is broken: ends NCCL's of all broken ones, at the same time. The end of one
+    // waits for earlier work in its streams, which may be that of another one.
+    void end_broken() noexcept;
 
 private:
+    std::vector<Link *> all();
+
     Comms &comms_;
     Link shard_;
     std::optional<Link> gather_;  // none: the ranks that shard a unit gather it
