@@ -12,6 +12,15 @@
 
 namespace vescomm::fsdp {
 
+namespace {
+
+// True if optimizers run on the host, for this rank's shards or for a copy of another rank's.
+bool host_updates(const Model &model, const Shards &shards) {
+    return !shards.on_device() || has_partner_copies(model.spec, model.plan.mesh);
+}
+
+}  // namespace
+
 Engine::Engine(const Model &model, vescomm_comm_t *parent, Communicator world)
     : model_(model),
       parent_(parent),
@@ -20,17 +29,19 @@ Engine::Engine(const Model &model, vescomm_comm_t *parent, Communicator world)
                    ? std::make_unique<device::Streams>()
                    : nullptr),
       shards_(Shards::of(model_.spec, model_.plan, rank_)),
-      optimizer_(model_.spec, model_.plan, shards_, rank_,
-                 make_update_threads(shards_.on_device() ? 1 : model_.spec.options().update_threads,
-                                     world),
-                 shards_.on_device() ? streams_.get() : nullptr),
+      optimizer_(
+          model_.spec, model_.plan, shards_, rank_,
+          make_update_threads(
+              host_updates(model_, shards_) ? model_.spec.options().update_threads : 1, world),
+          shards_.on_device() ? streams_.get() : nullptr),
       states_(model_.plan, model_.unit_names),
       times_(model_.unit_names),
       wiring_(std::make_unique<Wiring>(model_, shards_, streams_.get(), std::move(world), log_,
                                        counters_, times_)) {
     if (has_partner_copies(model_.spec, model_.plan.mesh))
         copy_.emplace(model_.spec, model_.plan, shards_, rank_,
-                      partner_distance(wiring_->comms.world()), optimizer_.threads());
+                      partner_distance(wiring_->comms.world()), optimizer_.threads(),
+                      streams_.get());
     wiring_->comms.meet();
     summary_.begin(reading());
 }
@@ -52,15 +63,6 @@ void Engine::use_stream(void *stream) {
     if (stream != nullptr) refuse("a stream was given for host memory, which has none; pass NULL");
 }
 
-void Engine::require_host(const char *function) const {
-    if (!streams_) return;
-    throw Failure(
-        VESCOMM_ERROR_UNSUPPORTED,
-        fmt::format("{} is not supported on device memory; save checkpoints, and load the "
-                    "last one with a new engine",
-                    function));
-}
-
 void Engine::initialise(vescomm_fsdp_fill_t fill, void *context) {
     event(Event::initialise, no_unit, true, 0, [&] {
         states_.require_closed("vescomm_fsdp_initialise()");
@@ -80,7 +82,7 @@ void Engine::initialise(vescomm_fsdp_fill_t fill, void *context) {
         if (values_.generation() > 1) mirrored.shards().zero_states();  // at first they are 0
         optimizer_.set_steps(0);
         mirrored.store();
-        refresh_copy();
+        refresh_copy(mirrored.shards());
         values_.set_complete();
     });
 }

@@ -37,8 +37,6 @@ public:
     // The stream of the trainer's work, for the next events. Throws Failure if there is one and the
     // engine is on host memory, which has none.
     void use_stream(void *stream);
-    // Throws Failure, with the name of a function, if the engine is on device memory.
-    void require_host(const char *function) const;
 
     // The functions of fsdp.h. They throw Failure.
     void initialise(vescomm_fsdp_fill_t fill, void *context);
@@ -162,8 +160,9 @@ private:
     // Completes the last update of any rank of `world`, and finds ranks whose values are not
     // complete. Collective.
     void catch_up(Communicator &world);
-    // Makes the copy of another rank's shards again.
-    void refresh_copy();
+    // Makes the copy of another rank's shards again. `mine`: this rank's shards, as mirror() has
+    // them.
+    void refresh_copy(const Shards &mine);
     void take_counts(const Engine &before, std::int64_t generation);
     // Throws unless there is such a parameter with memory; returns its unit.
     const Parameter &require_parameter(std::uint64_t id) const;

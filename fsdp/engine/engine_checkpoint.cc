@@ -215,7 +215,7 @@ Engine::Loading Engine::begin_load(double timeout_seconds, const std::string &pa
 void Engine::end_load(Loading &loading) {
     event(Event::load, no_unit, false, 0, [&] {
         loading.mirrored->store();
-        refresh_copy();
+        refresh_copy(loading.mirrored->shards());
     });
     values_.set_complete();
 }

@@ -91,6 +91,10 @@ void Engine::take_over(const Engine &before, const Survivors &survivors) {
     const int ranks = world.ranks();
     const auto sender = [](const Segment &segment) { return segment.from; };
     const auto receiver = [](const Segment &segment) { return segment.to; };
+    // The streams of the engine before have no other work than its own, which has ended.
+    device::Mirror mirrored = mirror();
+    const device::Mirror mirrored_before(from, before.rank_, before.shards_, before.streams_.get(),
+                                         streams_ ? &*wiring_->links : nullptr);
     std::vector<std::int64_t> source_counts, output_counts;
     std::vector<std::byte> source, output;
     for (std::size_t unit = 0; unit < to.of_unit.size(); ++unit) {
@@ -105,15 +109,16 @@ void Engine::take_over(const Engine &before, const Survivors &survivors) {
         for_each_value(
             from, given, ranks, receiver, [&](int peer, const Segment &segment, std::size_t role) {
                 const bool own = survivors.own(rank_, segment.position);
-                const auto values = values_of(from, own ? before.shards_ : before.copy_->shards(),
-                                              segment.position, segment, role);
+                const auto values =
+                    values_of(from, own ? mirrored_before.shards() : before.copy_->shards(),
+                              segment.position, segment, role);
                 source.insert(source.end(), values.begin(), values.end());
                 source_counts[peer] += static_cast<std::int64_t>(values.size());
             });
         const int position = to.mesh.position(rank_);
         output_counts.assign(static_cast<std::size_t>(ranks), 0);
         const auto in_shards = [&](const Segment &segment, std::size_t role) {
-            return values_of(to, shards_, position, segment, role);
+            return values_of(to, mirrored.shards(), position, segment, role);
         };
         for_each_value(
             to, taken, ranks, sender, [&](int peer, const Segment &segment, std::size_t role) {
@@ -133,10 +138,11 @@ void Engine::take_over(const Engine &before, const Survivors &survivors) {
                            next += values.size();
                        });
     }
+    mirrored.store();
     take_counts(before, survivors.generation());
     optimizer_.set_steps(before.optimizer_.steps());
     loaded_extras_ = before.loaded_extras_;
-    refresh_copy();
+    refresh_copy(mirrored.shards());
 }
 
 void Engine::take_over_from(const Engine &before, const Survivors &survivors,
@@ -146,12 +152,12 @@ void Engine::take_over_from(const Engine &before, const Survivors &survivors,
     load_within(that_of_the_survivors, folder);
 }
 
-void Engine::refresh_copy() {
+void Engine::refresh_copy(const Shards &mine) {
     if (!copy_) return;
     // Copies are messages, which wait for ranks that have come to another event.
     wiring_->watch.verify(wiring_->watch.post(log_.now()));
     copy_->optimizer().set_steps(optimizer_.steps());
-    copy_->refresh(wiring_->comms);
+    copy_->refresh(wiring_->comms, mine);
 }
 
 void Engine::meet() {

@@ -19,9 +19,12 @@ int partner_distance(const Communicator &world) {
 }
 
 PartnerCopy::PartnerCopy(const Spec &spec, const ModelPlan &plan, const Shards &mine, int rank,
-                         int distance, std::shared_ptr<UpdateThreads> threads)
+                         int distance, std::shared_ptr<UpdateThreads> threads,
+                         device::Streams *streams)
     : plan_(plan),
       mine_(mine),
+      streams_(mine.on_device() ? streams : nullptr),
+      staged_(streams_ != nullptr ? mine.gradients().size_bytes() : 0, device::Place::pinned),
       copied_((rank + plan.mesh.ranks - distance) % plan.mesh.ranks),
       holder_((rank + distance) % plan.mesh.ranks),
       shards_(plan, copied_, spec.offload_folder()),
@@ -42,22 +45,27 @@ void PartnerCopy::exchange(Comms &comms, const void *mine, std::size_t my_bytes,
     comms.wait(world, request.get());
 }
 
-void PartnerCopy::refresh(Comms &comms) {
-    const auto swap = [&](std::span<const std::byte> mine, std::span<std::byte> copy) {
-        exchange(comms, mine.data(), mine.size(), copy.data(), copy.size());
+void PartnerCopy::refresh(Comms &comms, const Shards &from) {
+    const auto swap = [&](std::span<const std::byte> sent, std::span<std::byte> copy) {
+        exchange(comms, sent.data(), sent.size(), copy.data(), copy.size());
     };
-    swap(std::as_bytes(mine_.masters()), std::as_writable_bytes(shards_.masters()));
+    swap(std::as_bytes(from.masters()), std::as_writable_bytes(shards_.masters()));
     for (std::size_t bucket = 0; bucket < plan_.buckets.size(); ++bucket) {
         if (!plan_.buckets[bucket].trainable) continue;
         for (std::size_t state = 0; state < plan_.buckets[bucket].states.size(); ++state)
-            swap(mine_.state_bytes(bucket, state), shards_.state_bytes(bucket, state));
+            swap(from.state_bytes(bucket, state), shards_.state_bytes(bucket, state));
     }
 }
 
 void PartnerCopy::exchange_gradients(Comms &comms) {
     const auto mine = std::as_bytes(mine_.gradients());
     const auto copy = std::as_writable_bytes(shards_.gradients());
-    exchange(comms, mine.data(), mine.size(), copy.data(), copy.size());
+    const std::byte *sent = mine.data();
+    if (streams_ != nullptr) {
+        streams_->to_host(staged_.data(), mine.data(), mine.size());
+        sent = staged_.data();
+    }
+    exchange(comms, sent, mine.size(), copy.data(), copy.size());
 }
 
 }  // namespace vescomm::fsdp

@@ -52,6 +52,7 @@ struct Wiring {
         } catch (const std::exception &error) {
             comms.abort(error.what());
         }
+        if (links) links->end_broken();  // before memory is freed, which waits for the device
     }
     Wiring(const Wiring &) = delete;
     Wiring &operator=(const Wiring &) = delete;

@@ -37,11 +37,6 @@ Candidate plan_candidate(Spec spec, const std::string &preset, const Machine &ma
             wire_bytes(report, machine.ranks, replicated_gradient_bytes(plan))};
 }
 
-// An engine on device memory refuses secondary copies.
-bool permitted(const Spec &spec, const std::string &preset) {
-    return spec.options().memory != VESCOMM_FSDP_DEVICE || !preset.starts_with("hpz");
-}
-
 }  // namespace
 
 std::vector<std::string> presets_for(int ranks) {
@@ -64,7 +59,6 @@ std::vector<Candidate> candidates(const Spec &spec, const Machine &machine, int 
     std::vector<Candidate> all;
     std::optional<Failure> refusal;
     for (const std::string &preset : presets_for(machine.ranks)) {
-        if (!permitted(spec, preset)) continue;
         try {
             all.push_back(plan_candidate(spec, preset, machine, micro_batches));
         } catch (const Failure &error) {

@@ -203,7 +203,7 @@ TEST(Recommend, SkipsPresetsThatTheOptionsExclude) {
     EXPECT_EQ(all().candidates, 5);  // no hpz
     options = vescomm_fsdp_spec_options_init();
     options.memory = VESCOMM_FSDP_DEVICE;
-    EXPECT_EQ(all().candidates, 5);
+    EXPECT_EQ(all().candidates, 7);
     options = vescomm_fsdp_spec_options_init();
     options.reduce_type = VESCOMM_I8;
     EXPECT_EQ(all().candidates, 6);  // no ddp

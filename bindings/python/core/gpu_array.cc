@@ -57,20 +57,23 @@ std::string describe(const DeviceArray &array) {
 
 }  // namespace
 
-DeviceArgument read_device_array(nb::handle array, const char *name, int device) {
+DeviceArgument read_device_array(nb::handle array, const char *name, int device,
+                                 const char *owner) {
     if (nb::isinstance<DeviceArray>(array)) {
         const auto &own = nb::cast<const DeviceArray &>(array);
-        if (own.device() != device)
+        if (device != any_device && own.device() != device)
             refuse_array(array, name,
-                         "is on device " + std::to_string(own.device()) +
-                             ", and the communicator on device " + std::to_string(device));
-        return {own.data(), own.elements(), own.type()};
+                         "is on device " + std::to_string(own.device()) + ", and " + owner +
+                             " on device " + std::to_string(device));
+        return {own.data(), own.elements(), own.type(), own.device()};
     }
     const nb::ndarray<nb::ro> imported = import(array, name);
-    if (imported.device_type() != cuda || imported.device_id() != device)
+    if (imported.device_type() != cuda)
+        refuse_array(array, name, "is not in the memory of a device of CUDA");
+    if (device != any_device && imported.device_id() != device)
         refuse_array(array, name,
-                     "is not in the memory of device " + std::to_string(device) +
-                         ", on which the communicator is");
+                     "is not in the memory of device " + std::to_string(device) + ", on which " +
+                         owner + " is");
     std::int64_t expected = 1;
     for (std::size_t i = imported.ndim(); i-- > 0;) {
         const auto extent = static_cast<std::int64_t>(imported.shape(i));
@@ -82,7 +85,7 @@ DeviceArgument read_device_array(nb::handle array, const char *name, int device)
     if (type == VESCOMM_TYPE_DEFAULT)
         refuse_array(array, name, "has elements of a type that vescomm has not");
     return {const_cast<void *>(static_cast<const void *>(imported.data())),
-            static_cast<std::int64_t>(imported.size()), type};
+            static_cast<std::int64_t>(imported.size()), type, imported.device_id()};
 }
 
 void define_gpu_array(nb::module_ &module) {

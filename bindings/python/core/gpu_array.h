@@ -49,12 +49,16 @@ struct DeviceArgument {
     void *data = nullptr;
     std::int64_t elements = 0;
     vescomm_type_t type = VESCOMM_TYPE_DEFAULT;
+    int device = 0;
 };
+
+constexpr int any_device = -1;
 
 // Reads an array that exports DLPack. Raises an exception if it is not contiguous, not in the
 // memory of this device, or has a type that vescomm has not; it never copies, and never waits for a
-// stream. `name`: of the parameter, for the sentence.
-DeviceArgument read_device_array(nanobind::handle array, const char *name, int device);
+// stream. `name`: of the parameter, for the sentence. `owner`: what is on the device.
+DeviceArgument read_device_array(nanobind::handle array, const char *name, int device,
+                                 const char *owner = "the communicator");
 
 void define_gpu_array(nanobind::module_ &module);
 

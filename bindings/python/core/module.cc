@@ -35,6 +35,7 @@ NB_MODULE(_core, module) {
     define_gpu_array(module);
     define_gpu_comm(module);
     define_gpu_buffer(module);
+    define_gpu_kernels(module);
     define_plan(module);
     define_observe(module, comm);
 }

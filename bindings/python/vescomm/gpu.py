@@ -21,23 +21,39 @@ call uses must live until it is complete. All of this is experimental; docs/gpu.
 
 from __future__ import annotations
 
-import sys
 from typing import Any, Optional, Sequence
 
 from . import _core
 from ._core import GpuArray as Array
 from .communicator import Communicator as HostCommunicator
+from .gpu_kernels import CLIP_BYTES, SUM_WORDS, Piece, _address, adamw, add, add_squares
+from .gpu_kernels import check_kernels, clip_factor, copy, dequantise, quantise, scale, unscale
+from .gpu_kernels import zero
 from .layout import Layout
 from .types import Op, Type
 
 __all__ = [
     "Array",
     "Buffer",
+    "CLIP_BYTES",
     "Communicator",
+    "Piece",
+    "SUM_WORDS",
+    "adamw",
+    "add",
+    "add_squares",
     "all_gather_v",
+    "check_kernels",
     "check_support",
+    "clip_factor",
+    "copy",
+    "dequantise",
     "get_buffer_bytes",
+    "quantise",
     "reduce_scatter_v",
+    "scale",
+    "unscale",
+    "zero",
 ]
 
 
@@ -50,21 +66,6 @@ def check_support() -> int:
     Collective: no.  Blocking: no.  Threads: safe.  Since: 0.1
     """
     return _core.gpu_check_support()
-
-
-def _address(stream: Any) -> int:
-    """The cudaStream_t of a stream."""
-    if stream is None:
-        torch = sys.modules.get("torch")
-        if torch is None or not torch.cuda.is_available():
-            return 0
-        stream = torch.cuda.current_stream()
-    if hasattr(stream, "__cuda_stream__"):
-        return int(stream.__cuda_stream__()[1])
-    for name in ("cuda_stream", "ptr", "handle"):  # torch, CuPy, Numba and others
-        if hasattr(stream, name):
-            return int(getattr(stream, name))
-    return int(stream)
 
 
 class Communicator(_core.GpuCommunicator):

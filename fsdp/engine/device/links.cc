@@ -2,11 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fsdp/engine/device/links.h"
 
+#include <algorithm>
+#include <exception>
+#include <thread>
+
 #include "fsdp/error.h"
 
 namespace vescomm::fsdp::device {
 
-Link::Link(vescomm_comm_t *comm) {
+Link::Link(vescomm_comm_t *comm) : host_(comm) {
     vescomm_gpu_comm_t *made = nullptr;
     check(vescomm_gpu_comm_create(comm, nullptr, &made));
     comm_.reset(made);
@@ -14,7 +18,14 @@ Link::Link(vescomm_comm_t *comm) {
     check(vescomm_gpu_all_reduce(made, nullptr, nullptr, 0, VESCOMM_I64, VESCOMM_SUM, nullptr));
 }
 
+Link::Link(Link &parent, vescomm_comm_t *comm) : host_(comm) {
+    vescomm_gpu_comm_t *made = nullptr;
+    check(vescomm_gpu_comm_split(parent.get(), comm, nullptr, &made));
+    comm_.reset(made);
+}
+
 Links::Links(Comms &comms, const Mesh &mesh) : comms_(comms), shard_(comms.shard().get()) {
+    if (mesh.secondary_ranks > 0) gather_.emplace(shard_, comms.gather().get());
     if (mesh.replicas() > 1) replica_.emplace(comms.replica().get());
     if (mesh.expert_ranks > 1) experts_.emplace(comms.shard(UnitKind::experts).get());
 }
@@ -22,9 +33,8 @@ Links::Links(Comms &comms, const Mesh &mesh) : comms_(comms), shard_(comms.shard
 void Links::wait(const Event &event) {
     comms_.wait_until(
         [&] {
-            check(vescomm_gpu_comm_check(shard_.get()));
-            for (auto *link : {&replica_, &experts_})
-                if (*link) check(vescomm_gpu_comm_check((*link)->get()));
+            end_broken();
+            for (const Link *link : all()) check(vescomm_gpu_comm_check(link->get()));
             return event.reached();
         },
         [&] {
@@ -34,6 +44,25 @@ void Links::wait(const Event &event) {
                 "VESCOMM_TIMEOUT_SECONDS",
                 comms_.world().rank(), comms_.world().info().timeout_seconds);
         });
+}
+
+std::vector<Link *> Links::all() {
+    std::vector<Link *> links = {&shard_};
+    for (auto *link : {&gather_, &replica_, &experts_})
+        if (*link) links.push_back(&**link);
+    return links;
+}
+
+void Links::end_broken() noexcept {
+    try {
+        std::vector<Link *> links = all();
+        if (std::ranges::none_of(links, &Link::broken)) return;
+        std::vector<std::jthread> threads;
+        for (const Link *link : links)
+            threads.emplace_back([comm = link->get()] { vescomm_gpu_comm_check(comm); });
+    } catch (const std::exception &) {
+        // There is no thread: they end one after another, when they are freed.
+    }
 }
 
 void Links::settle(Streams &streams) {

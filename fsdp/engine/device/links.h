@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The device communicators of an engine: of the ranks that shard units, and of the replicas.
+// The device communicators of an engine: of the ranks that shard units, of a group that has a
+// secondary copy, and of the replicas.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +11,7 @@
 #include <optional>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "fsdp/engine/comms.h"
 #include "fsdp/engine/device/cuda.h"
@@ -24,8 +26,12 @@ class Link {
 public:
     // Collective.
     explicit Link(vescomm_comm_t *comm);
+    // Its ranks are some of those of the parent. Collective, on all ranks of the parent.
+    Link(Link &parent, vescomm_comm_t *comm);
 
     vescomm_gpu_comm_t *get() const { return comm_.get(); }
+    // True if its communicator of the host is broken. Makes progress on it.
+    bool broken() const { return vescomm_comm_progress(host_) != VESCOMM_OK; }
     // Calls the body, a collective call on the stream, after the earlier ones of all streams.
     template <typename Body>
     void call(cuda::Stream stream, Body &&body) {
@@ -38,6 +44,7 @@ private:
     struct Free {
         void operator()(vescomm_gpu_comm_t *comm) const noexcept { vescomm_gpu_comm_free(comm); }
     };
+    vescomm_comm_t *host_;
     std::unique_ptr<vescomm_gpu_comm_t, Free> comm_;
     Event last_;
 };
@@ -51,15 +58,25 @@ public:
     Link &shard(UnitKind kind = UnitKind::dense) {
         return kind == UnitKind::experts ? *experts_ : shard_;
     }
+    // The communicator of the ranks that gather a unit together.
+    Link &gather(UnitKind kind = UnitKind::dense) {
+        return gather_ && kind == UnitKind::dense ? *gather_ : shard(kind);
+    }
     Link &replica() { return replica_ ? *replica_ : shard_; }
     // Waits until an event is reached, at most the timeout, or a rank fails. Throws Failure.
     void wait(const Event &event);
     // Waits for the work of the engine's streams so far.
     void settle(Streams &streams);
+    // If a communicator is broken: ends NCCL's of all broken ones, at the same time. The end of one
+    // waits for earlier work in its streams, which may be that of another one.
+    void end_broken() noexcept;
 
 private:
+    std::vector<Link *> all();
+
     Comms &comms_;
     Link shard_;
+    std::optional<Link> gather_;  // none: the ranks that shard a unit gather it
     std::optional<Link> replica_;  // none: shard_ has them
     std::optional<Link> experts_;  // none: all units are dense
 };

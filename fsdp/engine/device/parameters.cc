@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fsdp/engine/device/parameters.h"
 
+#include <algorithm>
+
 #include "fsdp/report/traffic.h"
 #include "vescomm/gpu_kernels.h"
 
@@ -16,46 +18,115 @@ Parameters::Parameters(const ModelPlan &plan, const Shards &shards, int position
       watch_(watch),
       links_(links),
       streams_(streams),
+      copies_(plan, position),
       buffers_(plan, position, SlotUse::parameters, unit_names, links),
+      codes_(plan, shards, position, unit_names, links),
       slots_(plan.slots.size()),
       transfers_(transfers) {}
 
 bool Parameters::gather(int unit, int slot, const Announcement &announcement) {
     const auto number = static_cast<std::size_t>(unit);
-    transfers_.begin(slot, gather_bytes(plan_, number, position_), number);
+    const bool fills = copies_.lack(unit);
+    transfers_.begin(
+        slot,
+        gather_bytes(plan_, number, position_) + (fills ? fill_bytes(plan_, number, position_) : 0),
+        number);
     const auto waits = transfers_.waits(slot);
-    start(unit, slot, announcement);
+    start(unit, slot, fills || !copies_.exist(), announcement);
     transfers_.end(slot);
-    return false;
+    return fills;
 }
 
-void Parameters::start(int unit, int slot, const Announcement &announcement) {
+template <typename Body>
+void Parameters::for_travelling(int unit, int slot, Body &&body) const {
+    for (const std::size_t bucket : plan_.of_unit[unit]) {
+        if (buffers_.travels(bucket)) body(bucket, buffers_, slot);
+        if (codes_.buffers().travels(bucket)) body(bucket, codes_.buffers(), codes_.slot_for(slot));
+    }
+}
+
+bool Parameters::is_empty(int unit) const {
+    return std::ranges::none_of(plan_.of_unit[unit],
+                                [&](std::size_t bucket) { return buffers_.has(bucket); });
+}
+
+void Parameters::start(int unit, int slot, bool whole, const Announcement &announcement) {
     Slot &into = slots_[slot];
     into.unit = unit;
     into.running = true;
     const std::uint64_t announced = watch_.post(announcement);
-    const auto buffers = buffers_.of(slot, static_cast<std::size_t>(unit));
-    if (buffers.empty()) return;
+    if (is_empty(unit)) return;
     // NCCL waits for other ranks at its first call. Those that make another one are found before.
     const UnitKind kind = plan_.kinds[unit];
-    bool &connected = connected_[static_cast<int>(kind)];
-    if (!connected) watch_.verify(announced);
-    connected = true;
-    const cuda::Stream stream = streams_.gather();
-    into.closed.wait_on(stream);
-    streams_.gather_after_writes();
-    for (const std::size_t bucket : plan_.of_unit[unit]) {
-        if (!buffers_.has(bucket)) continue;
-        const std::span<const float> master = shards_.master(bucket);
-        const vescomm_gpu_piece_t all = {0, 0, static_cast<std::int64_t>(master.size())};
-        if (master.empty()) continue;
-        check(vescomm_gpu_copy(buffers_.shard(slot, bucket), buffers_.type(bucket), master.data(),
-                               VESCOMM_F32, &all, 1, stream));
+    const Link *link = whole ? &links_.shard(kind) : &links_.gather(kind);
+    if (std::ranges::find(connected_, link) == connected_.end()) {
+        watch_.verify(announced);
+        connected_.push_back(link);
     }
-    links_.shard(kind).call(stream, [&](vescomm_gpu_comm_t *) {
-        return vescomm_gpu_buffer_all_gather_v(buffers.data(), buffers.size(), stream);
+    into.closed.wait_on(streams_.gather());
+    if (whole) put_masters(unit, slot);
+    if (whole && copies_.exist()) gather_masters(unit, slot);
+    else gather_parts(unit, slot);
+    write_parameters(unit, slot);
+    into.gathered.record(streams_.gather());
+}
+
+void Parameters::put_masters(int unit, int slot) {
+    const cuda::Stream stream = streams_.gather();
+    streams_.gather_after_writes();
+    for_travelling(unit, slot, [&](std::size_t bucket, const SlotBuffers &buffers, int of_buffers) {
+        const std::span<const float> master = shards_.master(bucket);
+        if (master.empty()) return;
+        if (&buffers != &buffers_) return codes_.quantise(of_buffers, bucket, stream);
+        const vescomm_gpu_piece_t all = {0, 0, static_cast<std::int64_t>(master.size())};
+        check(vescomm_gpu_copy(buffers.shard(of_buffers, bucket), buffers.type(bucket),
+                               master.data(), VESCOMM_F32, &all, 1, stream));
     });
-    into.gathered.record(stream);
+}
+
+// The slots are registered for gathers within the group.
+void Parameters::gather_masters(int unit, int slot) {
+    const cuda::Stream stream = streams_.gather();
+    links_.shard().call(stream, [&](vescomm_gpu_comm_t *comm) {
+        vescomm_status_t status = VESCOMM_OK;
+        for_travelling(
+            unit, slot, [&](std::size_t bucket, const SlotBuffers &buffers, int of_buffers) {
+                if (status != VESCOMM_OK) return;
+                status = vescomm_gpu_all_gather_v(comm, copies_.whole(bucket).get(),
+                                                  buffers.type(bucket), nullptr,
+                                                  buffers.data(of_buffers, bucket), stream);
+            });
+        return status;
+    });
+    for_travelling(unit, slot, [&](std::size_t bucket, const SlotBuffers &buffers, int of_buffers) {
+        copies_.keep(bucket, buffers.data(of_buffers, bucket), buffers.type(bucket), stream);
+    });
+    copies_.set_kept(unit);
+}
+
+void Parameters::gather_parts(int unit, int slot) {
+    const cuda::Stream stream = streams_.gather();
+    if (copies_.exist())
+        for_travelling(unit, slot,
+                       [&](std::size_t bucket, const SlotBuffers &buffers, int of_buffers) {
+                           copies_.restore(bucket, buffers.data(of_buffers, bucket),
+                                           buffers.type(bucket), stream);
+                       });
+    const auto number = static_cast<std::size_t>(unit);
+    const auto plain = buffers_.of(slot, number);
+    group_.assign(plain.begin(), plain.end());
+    for (vescomm_gpu_buffer_t *of_codes : codes_.buffers().of(codes_.slot_for(slot), number))
+        group_.push_back(of_codes);
+    links_.gather(plan_.kinds[unit]).call(stream, [&](vescomm_gpu_comm_t *) {
+        return vescomm_gpu_buffer_all_gather_v(group_.data(), group_.size(), stream);
+    });
+}
+
+void Parameters::write_parameters(int unit, int slot) {
+    for_travelling(unit, slot, [&](std::size_t bucket, const SlotBuffers &buffers, int of_buffers) {
+        if (&buffers != &buffers_)
+            codes_.dequantise(of_buffers, bucket, buffers_.data(slot, bucket), streams_.gather());
+    });
 }
 
 void Parameters::await(int slot) {

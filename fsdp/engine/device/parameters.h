@@ -4,11 +4,16 @@
 // The gathered parameters on device memory. The host puts work on streams, and waits for nothing:
 //
 //     compute ──closed──┐                                    ┌──► compute
-//     gather            └─► cast own shard ─► all_gather_v ──┘ gathered
+//     gather            └─► own shard ─► all_gather_v ───────┘ gathered
+//
+// The own shard is cast from the masters, or quantised; with secondary copies, the own part of a
+// later gather is copied. Codes are converted after the all_gather_v.
 #pragma once
 
 #include <vector>
 
+#include "fsdp/engine/device/codes.h"
+#include "fsdp/engine/device/secondary_copies.h"
 #include "fsdp/engine/device/slot_buffers.h"
 #include "fsdp/engine/device/streams.h"
 #include "fsdp/engine/parts.h"
@@ -29,11 +34,13 @@ public:
     void await(int slot) override;
     void advance() override {}
     void await_all() override;
-    void forget_copies() override {}
+    void forget_copies() override { copies_.forget(); }
     void closed(int slot) override;
     void release(int) override {}
     void *data(int slot, std::size_t bucket) const override;
-    std::uint64_t bytes() const override { return buffers_.bytes(); }
+    std::uint64_t bytes() const override {
+        return buffers_.bytes() + codes_.buffers().bytes() + copies_.bytes();
+    }
 
 private:
     struct Slot {
@@ -44,8 +51,19 @@ private:
         cuda::Stream reader = nullptr;  // the last stream that does
     };
 
-    // Puts the gather of a unit on the streams.
-    void start(int unit, int slot, const Announcement &announcement);
+    // Puts the gather of a unit on the streams. `whole`: it reads masters, on all ranks that shard
+    // the unit.
+    void start(int unit, int slot, bool whole, const Announcement &announcement);
+    // The parts of start(), on the gather stream.
+    void put_masters(int unit, int slot);
+    void gather_masters(int unit, int slot);
+    void gather_parts(int unit, int slot);
+    void write_parameters(int unit, int slot);
+    // Calls body(bucket, buffers, slot) for the buckets of a unit that travel, with the buffers in
+    // which they do, and their slot.
+    template <typename Body>
+    void for_travelling(int unit, int slot, Body &&body) const;
+    bool is_empty(int unit) const;
 
     const ModelPlan &plan_;
     const Shards &shards_;
@@ -53,10 +71,13 @@ private:
     Watch &watch_;
     Links &links_;
     Streams &streams_;
+    SecondaryCopies copies_;  // destroyed after the buffers, which wait for the device
     SlotBuffers buffers_;
+    Codes codes_;
     std::vector<Slot> slots_;
     Transfers transfers_;  // by slot: their starts by the host
-    bool connected_[2] = {};  // by kind of unit
+    std::vector<const Link *> connected_;  // those with a gather
+    std::vector<vescomm_gpu_buffer_t *> group_;  // of one call
 };
 
 }  // namespace vescomm::fsdp::device

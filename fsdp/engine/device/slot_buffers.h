@@ -18,7 +18,11 @@
 
 namespace vescomm::fsdp::device {
 
-enum class SlotUse { parameters, gradients };
+enum class SlotUse {
+    parameters,  // of the ranks that gather a unit; those in 8 bits have memory and no buffer
+    codes,  // of parameters that are gathered in 8 bits, of the same ranks
+    gradients,  // of the ranks that shard a unit
+};
 
 class SlotBuffers {
 public:
@@ -26,21 +30,30 @@ public:
     SlotBuffers(const ModelPlan &plan, int position, SlotUse use,
                 std::span<const std::string> unit_names, Links &links);
 
-    // The buffers of a unit in a slot of its range, of buckets with elements.
-    std::span<vescomm_gpu_buffer_t *const> of(int slot, std::size_t unit) const {
-        return lists_.at({slot, unit});
-    }
-    // Device addresses of a bucket with elements, and of this rank's shard of it.
+    // The buffers of a unit in one of its slots, of the buckets that travel.
+    std::span<vescomm_gpu_buffer_t *const> of(int slot, std::size_t unit) const;
+    // Device addresses of a bucket with memory, and of this rank's shard of it.
     std::byte *data(int slot, std::size_t bucket) const {
         return slots_[static_cast<std::size_t>(slot)].data() + offsets_[bucket];
     }
     std::byte *shard(int slot, std::size_t bucket) const;
-    // True if the bucket has a buffer.
+    // True if the bucket has memory.
     bool has(std::size_t bucket) const;
+    // True if it has a buffer, too.
+    bool travels(std::size_t bucket) const;
     vescomm_type_t type(std::size_t bucket) const;
     std::uint64_t bytes() const;
 
 private:
+    Layout layout(std::size_t bucket) const;
+    vescomm_gpu_buffer_options_t options(std::size_t bucket,
+                                         std::span<const std::string> unit_names) const;
+    // The slots that a unit may use.
+    std::vector<int> slots_of(std::size_t unit) const;
+    Link &link(Links &links, UnitKind kind) const;
+    // Decides where buckets lie in slots. Returns the kind of units of each slot.
+    std::vector<UnitKind> measure(std::span<const std::string> unit_names);
+
     const ModelPlan &plan_;
     int position_;
     SlotUse use_;

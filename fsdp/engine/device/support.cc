@@ -25,13 +25,8 @@ void require_options(const Spec &spec, const ModelPlan &plan) {
             refuse_on_device("parameters in f8 are", "use f32, bf16 or f16 as the compute type");
         if (bucket.replicated)
             refuse_on_device("replicated parameters are", "leave out VESCOMM_FSDP_REPLICATED");
-        if (bucket.quantised()) refuse_on_device("gathers in 8 bits are", "set gather_type to 0");
         if (bucket.sums_quantised()) refuse_on_device("sums in 8 bits are", "set reduce_type to 0");
     }
-    if (plan.mesh.secondary_ranks > 0)
-        refuse_on_device("secondary copies (reshard_ranks, hpz) are", "set reshard_ranks to 0");
-    if (spec.options().partner_copy != 0)
-        refuse_on_device("copies of a partner are", "set partner_copy to 0 and save checkpoints");
     if (!spec.offload_folder().empty())
         refuse_on_device("masters in files are", "set offload_folder to NULL");
     if (spec.options().offload_to_host != 0) return;  // every optimizer runs on the host

@@ -154,9 +154,9 @@ typedef struct vescomm_fsdp_spec_options {
     /** VESCOMM_FSDP_DEVICE: the engine is in the memory of the device that is current at its
      *  creation, which must be current in all calls on it. All views have device addresses, and
      *  the trainer's work is on the stream of the events. Each rank has a GPU of its own.
-     *  Optimizer: AdamW, or any with offload_to_host. Not with gather_type, reduce_type,
-     *  partner_copy, offload_folder and reshard_ranks. Gradients are summed in gradient_type, by
-     *  NCCL. 0: VESCOMM_FSDP_HOST. */
+     *  Optimizer: AdamW, or any with offload_to_host. Not with reduce_type, offload_folder, and a
+     *  compute_type of f8. Gradients are summed in gradient_type, by NCCL. Copies of partner_copy
+     *  are in host memory, and their optimizers run on the host. 0: VESCOMM_FSDP_HOST. */
     vescomm_fsdp_memory_t memory;
     /** Not 0, with VESCOMM_FSDP_DEVICE: masters, gradient shards and states of optimizers are in
      *  pinned host memory, which kernels read and write through PCIe, and optimizers run on the
@@ -1067,9 +1067,9 @@ static inline vescomm_fsdp_recovery_t vescomm_fsdp_recovery_init(void) {
  *         is no folder, and the error text names a rank whose shard is lost.
  *         VESCOMM_ERROR_MISMATCH: folder is not the same on all ranks.
  *         VESCOMM_ERROR_INVALID_ARGUMENT: the axes do not divide the survivors; the model of spec
- *         differs; as vescomm_fsdp_load(). VESCOMM_ERROR_UNSUPPORTED: the engine is on device
- *         memory; load a checkpoint with a new one. VESCOMM_ERROR_OUT_OF_MEMORY,
- *         VESCOMM_ERROR_TIMEOUT. VESCOMM_ERROR_ABORTED: another rank has one of these errors.
+ *         differs; as vescomm_fsdp_load(). VESCOMM_ERROR_OUT_OF_MEMORY, VESCOMM_ERROR_TIMEOUT: also
+ *         if earlier work of the device does not end. VESCOMM_ERROR_ABORTED: another rank has one
+ *         of these errors.
  *
  * Collective: yes, all survivors.  Blocking: yes, at most the timeout, which includes the slowest
  * rank's reads of the folder; that rank returns when its disk responds.  Threads: one.

@@ -123,6 +123,12 @@ TEST(DeviceExperts, HaveTheBitsOfTheHost) {
     expect_as_on_host(6, "hsdp:3", mixture_options(3));
 }
 
+TEST(DeviceExperts, AreGatheredInEightBits) {
+    vescomm_fsdp_spec_options_t options = mixture_options(2);
+    options.gather_type = VESCOMM_I8;
+    expect_as_on_host(4, "zero3", options);
+}
+
 TEST(DeviceExperts, AreAveragedAsOnTheHost) {
     for (const int divisor : {0, 3}) {
         vescomm_fsdp_spec_options_t options = mixture_options(2);

@@ -35,12 +35,8 @@ void expect_refused(const std::function<void(vescomm_fsdp_spec_options_t &)> &ch
 
 TEST(DeviceEngine, RefusesWhatItDoesNotHave) {
     using Options = vescomm_fsdp_spec_options_t;
-    expect_refused([](Options &o) { o.gather_type = VESCOMM_I8; },
-                   "gathers in 8 bits are not supported on device memory; set gather_type to 0");
     expect_refused([](Options &o) { o.reduce_type = VESCOMM_I8; },
                    "sums in 8 bits are not supported on device memory; set reduce_type to 0");
-    expect_refused([](Options &o) { o.reshard_ranks = 1; }, "set reshard_ranks to 0");
-    expect_refused([](Options &o) { o.partner_copy = 1; }, "set partner_copy to 0");
     expect_refused([](Options &o) { o.offload_folder = "/tmp"; }, "set offload_folder to NULL");
 }
 

@@ -1,0 +1,98 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "fsdp/engine/device/codes.h"
+
+#include <algorithm>
+
+#include "vescomm/gpu_kernels.h"
+
+namespace vescomm::fsdp::device {
+
+namespace {
+
+std::int64_t scales_of(std::int64_t elements, std::int64_t block) {
+    return (elements + block - 1) / block;
+}
+
+// Appends a run of equal blocks, or adds it to the last one.
+void append(std::vector<GatherRun> &runs, GatherRun run) {
+    run.period = run.elements;
+    if (!runs.empty()) {
+        GatherRun &last = runs.back();
+        const auto elements = static_cast<std::uint64_t>(last.elements);
+        const auto scales = static_cast<std::uint64_t>(scales_of(last.elements, last.block));
+        if (last.block == run.block && last.elements % last.block == 0 &&
+            run.offset == last.offset + last.elements && run.codes == last.codes + elements &&
+            run.scales == last.scales + scales * sizeof(float)) {
+            last.elements += run.elements;
+            last.period = last.elements;
+            return;
+        }
+    }
+    runs.push_back(run);
+}
+
+float *scales_at(std::byte *codes, const GatherRun &run) {
+    return reinterpret_cast<float *>(codes + run.scales);
+}
+
+}  // namespace
+
+std::vector<GatherRun> kernel_runs(std::span<const GatherRun> runs) {
+    std::vector<GatherRun> made;
+    for (const GatherRun &run : runs) {
+        const std::int64_t step = run.period % run.block == 0 ? run.elements : run.period;
+        GatherRun part = run;
+        for (std::int64_t first = 0; first < run.elements; first += step) {
+            part.elements = std::min(step, run.elements - first);
+            append(made, part);
+            part.offset += part.elements;
+            part.codes += static_cast<std::uint64_t>(part.elements);
+            part.scales +=
+                static_cast<std::uint64_t>(scales_of(part.elements, run.block)) * sizeof(float);
+        }
+    }
+    return made;
+}
+
+Codes::Codes(const ModelPlan &plan, const Shards &shards, int position,
+             std::span<const std::string> unit_names, Links &links)
+    : plan_(plan),
+      shards_(shards),
+      position_(position),
+      buffers_(plan, position, SlotUse::codes, unit_names, links),
+      own_(plan.buckets.size()),
+      all_(plan.buckets.size()) {
+    for (std::size_t index = 0; index < plan.buckets.size(); ++index) {
+        const Bucket &bucket = plan.buckets[index];
+        if (!bucket.quantised()) continue;
+        const GatherCodes &codes = bucket.codes;
+        const auto shard = static_cast<std::size_t>(bucket.shard_number(position));
+        const std::span runs(codes.runs);
+        own_[index] = kernel_runs(runs.subspan(
+            codes.first_run[shard], codes.first_run[shard + 1] - codes.first_run[shard]));
+        all_[index] = kernel_runs(runs);
+    }
+}
+
+void Codes::quantise(int slot, std::size_t bucket, cuda::Stream stream) const {
+    const Bucket &planned = plan_.buckets[bucket];
+    std::byte *codes = buffers_.data(slot, bucket);
+    const float *masters = shards_.master(bucket).data();
+    for (const GatherRun &run : own_[bucket])
+        check(vescomm_gpu_quantise(codes + run.codes, scales_at(codes, run), planned.gather_type,
+                                   masters + (run.offset - planned.begin(position_)), VESCOMM_F32,
+                                   run.elements, run.block, stream));
+}
+
+void Codes::dequantise(int slot, std::size_t bucket, std::byte *to, cuda::Stream stream) const {
+    const Bucket &planned = plan_.buckets[bucket];
+    const std::size_t size = vescomm_type_get_bytes(planned.type);
+    std::byte *codes = buffers_.data(slot, bucket);
+    for (const GatherRun &run : all_[bucket])
+        check(vescomm_gpu_dequantise(to + static_cast<std::size_t>(run.offset) * size, planned.type,
+                                     codes + run.codes, scales_at(codes, run), planned.gather_type,
+                                     run.elements, run.block, stream));
+}
+
+}  // namespace vescomm::fsdp::device
