@@ -77,6 +77,16 @@ def uncaught():
     assert error.rank == 1
 
 
+def uncaught_interrupt():
+    """Ctrl-C ends the program of rank 1 while it computes."""
+    comm = Communicator.from_environment()
+    if comm.rank == 1:
+        comm.barrier()
+        os.kill(os.getpid(), signal.SIGINT)
+    error = expect(vescomm.AbortedError, barriers, comm)
+    assert error.rank == 1 and "KeyboardInterrupt" in str(error)
+
+
 def uncaught_in_block():
     with Communicator.from_environment() as comm:
         if comm.rank == 1:
@@ -383,6 +393,7 @@ if __name__ == "__main__":
                 timeout,
                 uncaught,
                 uncaught_in_block,
+                uncaught_interrupt,
             )
         }
     )

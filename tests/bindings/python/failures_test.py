@@ -21,7 +21,8 @@ class Failures(JobTest):
     def test_mismatched_calls(self):
         with Job(2, "failing_ranks.py", "mismatch") as job:
             for text in self.expect_success(job).values():
-                self.assertIn("MismatchError", text)
+                for words in ("MismatchError", "rank 0", "rank 1", "all_reduce"):
+                    self.assertIn(words, text)
 
     def test_a_timeout_names_the_rank(self):
         with Job(2, "failing_ranks.py", "timeout") as job:
@@ -39,6 +40,13 @@ class Failures(JobTest):
                 self.assertIn(f"ValueError: {words}", text)
                 del job.processes[1]
                 self.expect_success(job)
+
+    def test_an_interrupt_that_nothing_catches_reaches_the_other_ranks(self):
+        with Job(3, "failing_ranks.py", "uncaught_interrupt") as job:
+            status, text = job.wait(1)
+            self.assertEqual(status, -signal.SIGINT, text)
+            del job.processes[1]
+            self.expect_success(job)
 
     def test_reasons_of_aborts(self):
         with Job(2, "aborting_ranks.py", "reasons") as job:

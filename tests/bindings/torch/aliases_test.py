@@ -9,6 +9,7 @@ import unittest.mock
 import ranks
 import torch
 import torch.distributed as dist
+import vescomm
 
 LARGE = 200_000  # elements; a thread completes the operation
 
@@ -279,6 +280,60 @@ def defective():
         call()
 
 
+def refused_for_another_reason():
+    """Copies mend only arrays that overlap. Another refusal is raised at once, also of such arrays:
+    the call starts once.
+    """
+    rank, size = dist.get_rank(), dist.get_world_size()
+    world = dist.group.WORLD
+    link = world._link
+    part, whole = torch.ones(2), torch.ones(2 * size)
+    parts = list(torch.ones(2 * size).split(2))
+    own = whole[2 * rank : 2 * rank + 2]
+    nobody = dist.GatherOptions()
+    nobody.rootRank = size
+    from_nobody = dist.ScatterOptions()
+    from_nobody.rootRank = size
+    starts = []
+    start = link.start
+
+    def counting(kept, call, *arguments, **named):
+        starts.append(call)
+        return start(kept, call, *arguments, **named)
+
+    def check(call, words):
+        starts.clear()
+        with unittest.mock.patch.object(link, "start", counting):
+            try:
+                call()
+                raise AssertionError("no exception")
+            except vescomm.InvalidArgumentError as error:
+                assert words in str(error), error
+        assert len(starts) == 1, starts
+
+    check(lambda: world.gather([], [part], nobody), f"root is {size}")
+    check(lambda: world.gather_single(whole, part, nobody), f"root is {size}")
+    check(lambda: world.scatter([part], [], from_nobody), f"root is {size}")
+    every = (
+        lambda: dist.scatter(part, parts if rank == 0 else None),
+        lambda: dist.all_to_all_single(torch.empty(2 * size), whole),
+        lambda: dist.all_to_all([torch.empty(2) for _ in range(size)], parts),
+        lambda: dist.all_gather_into_tensor(whole, own),
+        lambda: dist.all_gather(parts, part),
+        lambda: dist.gather(part, parts if rank == 0 else None),
+        lambda: dist.reduce_scatter_tensor(own, whole),
+        lambda: dist.reduce_scatter(part, parts),
+        # These overlap in a way that the library refuses too.
+        lambda: dist.all_to_all(parts, parts),
+        lambda: dist.all_gather([part] * size, part),
+    )
+    with unittest.mock.patch.object(link, "_finalizing", True):
+        for call in every:
+            check(call, "after the end of the group")
+    for call in every:
+        call()
+
+
 class Aliases(unittest.TestCase):
     def check(self, function, counts=(3, LARGE)):
         for size in (1, 2, 3):
@@ -311,6 +366,10 @@ class Aliases(unittest.TestCase):
 
     def test_exceptions_of_other_causes(self):
         ranks.run(1, defective)
+
+    def test_refusals_of_other_causes(self):
+        for size in (1, 2, 3):
+            ranks.run(size, refused_for_another_reason)
 
     def test_wrappers_without_memory(self):
         ranks.run(2, refused)

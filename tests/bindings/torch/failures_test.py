@@ -128,41 +128,6 @@ def destroyed_in_a_handler():
     assert (tensor == 1).all()
 
 
-class Stopping(Exception):
-    pass
-
-
-def raised_in_hook(how):
-    """The hook of one rank raises an exception in the backward pass of a model."""
-    import train
-
-    rank, last = dist.get_rank(), dist.get_world_size() - 1
-    if how == "ddp":
-        model = torch.nn.parallel.DistributedDataParallel(train.make_model(), bucket_cap_mb=0.01)
-
-        def hook(state, bucket):
-            if rank == last:
-                raise Stopping("in the hook")
-            work = dist.all_reduce(bucket.buffer(), async_op=True)
-            return work.get_future().then(lambda future: future.value()[0])
-
-        model.register_comm_hook(None, hook)
-    else:
-        model = train.sharded(train.make_model())
-        if how == "accelerate":
-            ranks.vescomm.torch.accelerate(model)
-
-        def hook(gradient):
-            if rank == last:
-                raise Stopping("in the hook")
-
-        model.head.register_full_backward_hook(lambda *_: hook(None))
-    loss = train.loss_of(model, 0, rank)
-    if rank == last:
-        loss.backward()  # raises
-    raises(lambda: (loss.backward(), until_failure()), f"rank {last}", "Stopping: in the hook")
-
-
 def wrong_in_a_group():
     """A wrong argument of a coalesced call is an exception of that rank only, as of a plain one."""
     size = dist.get_world_size()
@@ -318,7 +283,9 @@ def not_destroyed():
 NUMBERS = (2, 3) if ranks.ALL else (3,)
 
 
-class Failures(unittest.TestCase):
+class FailuresTest(unittest.TestCase):
+    """A test whose cases run ranks that fail."""
+
     def check(self, function, *arguments, numbers=NUMBERS, raises=None, kills=False, **options):
         for number in numbers:
             with self.subTest(ranks=number, arguments=arguments):
@@ -334,6 +301,8 @@ class Failures(unittest.TestCase):
                     self.assertIn(raises, str(error))
                 print(f"{time.monotonic() - begin:.1f} s", end=" ", flush=True)
 
+
+class Failures(FailuresTest):
     def test_killed_rank(self):
         for how in ("in a wait", "with a Work", "with a future", "in a receive"):
             self.check(killed, how, kills=True)
@@ -345,10 +314,6 @@ class Failures(unittest.TestCase):
     def test_exception_in_one_rank(self):
         self.check(raised_in_one, "uncaught", raises="KeyError: 'the reason'")
         self.check(raised_in_one, "with destroy", raises="KeyError: 'the reason'")
-
-    def test_exception_in_a_hook(self):
-        for how in ("ddp", "fsdp2", "accelerate"):
-            self.check(raised_in_hook, how, raises="in the hook")
 
     def test_timeouts(self):
         self.check(timed_out, numbers=(2,))

@@ -56,22 +56,46 @@ def import_before_fork():
     import torch.distributed.tensor.parallel  # noqa: F401
 
 
-def run(ranks, function, *arguments, backend="vescomm", timeout=60, killed=(), group=True):
+def node(number):
+    """The variable that puts a process on an emulated node."""
+    return {"VESCOMM_NODE": f"emulated {number}"}
+
+
+def nodes_of(group):
+    """The number of nodes of a group with backend vescomm."""
+    return group._get_backend(torch.device("cpu")).link.comm._info()["nodes"]
+
+
+def run(
+    ranks, function, *arguments, backend="vescomm", timeout=60, killed=(), group=True, nodes=None
+):
     """Calls function(*arguments) on each rank of a process group. Returns the results by rank.
 
     Args:
         killed: ranks that must end by SIGKILL; the others must return.
         group: False: ranks create the process group themselves.
+        nodes: number of the emulated node of each rank; None: as the environment asks for.
     """
     with tempfile.TemporaryDirectory(prefix="vescomm-torch-") as folder:
-        job = Job(ranks, folder, function, arguments, backend, timeout, group)
+        job = Job(ranks, folder, function, arguments, backend, timeout, group, nodes)
         job.start()
         return job.join(set(killed))
 
 
 class Job:
-    def __init__(self, ranks, folder, function, arguments, backend="vescomm", timeout=60, group=True):
+    def __init__(
+        self,
+        ranks,
+        folder,
+        function,
+        arguments,
+        backend="vescomm",
+        timeout=60,
+        group=True,
+        nodes=None,
+    ):
         self.ranks = ranks
+        self._nodes = [rank % NODES for rank in range(ranks)] if nodes is None else nodes
         self._folder = folder
         self._function = function
         self._arguments = arguments
@@ -95,8 +119,8 @@ class Job:
 
         try:
             os.environ.update(RANK=str(rank), WORLD_SIZE=str(self.ranks), LOCAL_RANK=str(rank))
-            if NODES > 1:
-                os.environ["VESCOMM_NODE"] = f"emulated {rank % NODES}"
+            if max(self._nodes) > 0:
+                os.environ.update(node(self._nodes[rank]))
             if self._group:
                 dist.init_process_group(
                     self._backend,
@@ -105,12 +129,18 @@ class Job:
                     world_size=self.ranks,
                     timeout=datetime.timedelta(seconds=self._timeout),
                 )
+                self._require_nodes()
             results.send((True, self._function(*self._arguments)))
             if self._group and dist.is_initialized():
                 dist.destroy_process_group()
         except BaseException:
             results.send((False, traceback.format_exc()))
             raise
+
+    def _require_nodes(self):
+        if self._backend == "vescomm":
+            found = nodes_of(dist.group.WORLD)
+            assert found == len(set(self._nodes)), f"the ranks are on {found} nodes"
 
     def join(self, killed=frozenset()):
         end = time.monotonic() + LIMIT
@@ -162,6 +192,7 @@ def run_scripts(end, size=2):
         processes = [
             subprocess.Popen(
                 [sys.executable, "-c", script, str(rank), str(size), folder + "/store"],
+                env={**os.environ, **(node(rank % NODES) if NODES > 1 else {})},
                 stderr=subprocess.PIPE,
                 text=True,
             )

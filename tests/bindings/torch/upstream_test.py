@@ -6,6 +6,7 @@
     upstream_test.py                         a part of them at three ranks
     upstream_test.py --all                   all at two, three and four ranks
     upstream_test.py --ranks 3 test_barrier  tests whose names contain a text
+    upstream_test.py --nodes 2 --all         with the ranks on two emulated nodes, one after another
     upstream_test.py --backend gloo --all    another backend
 
 The module decides at its import, by the name of the backend, which tests apply. Those of gloo do: it
@@ -43,7 +44,7 @@ PART = [
 ]
 
 
-def run_tests(backend, number, names):
+def run_tests(backend, number, names, nodes):
     """Runs tests in this process, and prints one line for each. Returns the number of failures."""
     os.environ.update(BACKEND="gloo", WORLD_SIZE=str(number), MASTER_ADDR="127.0.0.1")
     os.environ.update(INIT_METHOD=f"file://{os.environ['TEMP_DIR']}/shared", OMP_NUM_THREADS="1")
@@ -78,6 +79,22 @@ def run_tests(backend, number, names):
             super().setUp()
             self._start_processes(torch.multiprocessing.get_context("fork").Process)
 
+        @classmethod
+        def _run(cls, rank, *arguments, **named):
+            if nodes > 1:
+                os.environ["VESCOMM_NODE"] = f"emulated {rank % nodes}"
+            super()._run(rank, *arguments, **named)
+
+        def run_test(self, *arguments):
+            require_nodes(min(nodes, number))
+            super().run_test(*arguments)
+
+    def require_nodes(expected):
+        if backend == "vescomm":
+            link = torch.distributed.group.WORLD._get_backend(torch.device("cpu")).link
+            found = link.comm._info()["nodes"]
+            assert found == expected, f"the ranks are on {found} nodes, not on {expected}"
+
     class Result(unittest.TextTestResult):
         def _line(self, test, outcome, why=""):
             print(f"{outcome:5} {test._testMethodName} {why}".rstrip(), flush=True)
@@ -110,11 +127,12 @@ def main():
     parser.add_argument("names", nargs="*")
     parser.add_argument("--all", action="store_true")
     parser.add_argument("--backend", default="vescomm")
-    parser.add_argument("--ranks", default="")
+    parser.add_argument("--ranks", default="", help="numbers of ranks, as in 2,3")
+    parser.add_argument("--nodes", type=int, default=1, help="emulated nodes for the ranks")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.here:
-        return run_tests(options.backend, int(options.ranks), options.names) > 0
+        return run_tests(options.backend, int(options.ranks), options.names, options.nodes) > 0
     try:
         import expecttest  # noqa: F401
         import hypothesis  # noqa: F401
@@ -131,7 +149,7 @@ def main():
     for number in numbers.split(","):
         with tempfile.TemporaryDirectory(prefix="vescomm-upstream-") as folder:
             command = [sys.executable, __file__, "--here", "--ranks", number]
-            command += ["--backend", options.backend, *names]
+            command += ["--backend", options.backend, "--nodes", str(options.nodes), *names]
             done = subprocess.run(
                 command,
                 env=dict(os.environ, TEMP_DIR=folder),
@@ -143,7 +161,8 @@ def main():
         outcomes = collections.Counter(
             line.split()[0] for line in done.stdout.splitlines() if line[:5].strip() in ("ok", "skip", "FAIL")
         )
-        print(f"{number} ranks: {outcomes['ok']} passed, {outcomes['FAIL']} failed, {outcomes['skip']} skipped")
+        where = f" on {options.nodes} nodes" if options.nodes > 1 else ""
+        print(f"{number} ranks{where}: {outcomes['ok']} passed, {outcomes['FAIL']} failed, {outcomes['skip']} skipped")
         if done.returncode != 0 or outcomes["ok"] == 0:
             failed = True
             print(done.stdout)

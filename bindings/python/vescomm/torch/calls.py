@@ -13,6 +13,8 @@ from datetime import timedelta
 import torch
 from torch.distributed import ReduceOp
 
+from ..errors import InvalidArgumentError
+from .errors import is_of_overlap
 from .operation import LARGE, Operation
 from .work import Work
 
@@ -156,7 +158,7 @@ class Calls:
 
         The library takes no arrays that overlap, but for a rank's own block in place. It refuses
         them before the operation starts. The call is then built again, with every array apart from
-        the others: calls that do not need it bear no cost.
+        the others: calls that do not need it bear no cost. A refusal for another reason is raised.
 
         Args:
             build: build(*arguments, apart=False) returns the call, as a tuple of a function and its
@@ -165,8 +167,9 @@ class Calls:
         call, kept, copies = build(*arguments)
         try:
             return self._link.start(kept, *call), kept, copies
-        except ValueError:
-            pass
+        except InvalidArgumentError as error:
+            if not is_of_overlap(error):
+                raise
         call, kept, copies = build(*arguments, apart=True)
         return self._link.start(kept, *call), kept, copies
 

@@ -32,6 +32,11 @@ def failure_of(error, what):
     return raised
 
 
+def is_of_overlap(error):
+    """True: the library has refused a call because its arrays overlap, which it checks last."""
+    return "arrays overlap" in str(error)
+
+
 def timeout_of(what, seconds, then="it is still running and may be waited for again"):
     raised = BackendError(f"vescomm: Timed out in {what}: waited {seconds:g} s; {then}")
     raised.status = errors.TimeoutError.status

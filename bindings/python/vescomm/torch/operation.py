@@ -30,6 +30,23 @@ class OperationFuture(torch.futures.Future):
         return super().wait()
 
 
+class _Failure:
+    """The value of a future that failed. C++ code, such as the reducer of DDP, takes a value as an
+    object of Python and looks for tensors by pickling it: it gets the exception there, and would
+    access memory that does not exist if it found none.
+    """
+
+    def __init__(self, error):
+        self.error = error
+
+    def __reduce_ex__(self, protocol):
+        raise self.error
+
+
+def _raise(failure):
+    raise failure.error
+
+
 class Operation:
     """A request that has started, the tensors that it uses, and what follows its completion."""
 
@@ -144,7 +161,8 @@ class Operation:
             if self.error is None:
                 future.set_result(self.result)
             else:
-                future.set_exception(self.error)
+                future._set_unwrap_func(_raise)
+                future.set_result(_Failure(self.error))
 
 
 class _Done:
