@@ -236,11 +236,11 @@ void Engine::load_within(double timeout_seconds, const std::string &path) {
     // Nothing changes if this fails.
     const auto open = [&] {
         opened.emplace(from);
+        require_no_other_tensors(opened->catalogue(), model_, where);
         for (checkpoint::Tensor &tensor : empty_tensors(model_))
             want(std::move(tensor), 0, 0, nullptr);
         for (ShardPiece &piece : shard_pieces(model_, loading.mirrored->shards(), rank_))
             want(std::move(piece.tensor), piece.first, piece.count, piece.data);
-        require_no_other_tensors(opened->catalogue(), model_, where);
         steps = parse_steps(opened->extra(steps_extra, max_steps_bytes));
         return std::string();
     };
