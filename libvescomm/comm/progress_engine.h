@@ -112,8 +112,9 @@ private:
     struct Waiting {
         Deadline limit;
         std::function<std::string()> what;  // for the error: the object of the wait
-        // Returns the ranks that are waited for. Under the lock. Empty: no ranks.
-        std::function<std::vector<int>()> waiting_for = {};
+        // Returns the ranks that are waited for; `directly`: see Operation::waiting_for(). Under
+        // the lock. Empty: no ranks.
+        std::function<std::vector<int>(bool directly)> waiting_for = {};
         // See Operation::obstacle(). Under the lock.
         std::function<std::string()> obstacle = {};
         // Runs under the lock before each sleep.

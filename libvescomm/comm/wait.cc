@@ -83,13 +83,13 @@ public:
     // moved anything so far. Allocates nothing as long as no rank has left; without memory for a
     // list of ranks, finds none.
     template <typename WaitingFor>
-    int find(std::uint64_t moved_by_thread, const WaitingFor &waiting_for) {
+    int find(std::uint64_t moved_by_thread, const WaitingFor &waits_directly_for) {
         if (!control_.any_has_left()) return no_rank;
         if (moved_by_thread != moved_by_thread_) moved();
         moved_by_thread_ = moved_by_thread;
         std::vector<int> ranks;
         try {
-            ranks = waiting_for();
+            ranks = waits_directly_for();
         } catch (const std::bad_alloc &) {
             return no_rank;
         }
@@ -134,17 +134,18 @@ bool ProgressEngine::try_wait(Operation &operation, const std::function<std::str
     if (attempt_often([&operation] { return operation.settled(); })) return true;
     // The deadline is that of all waits for this run together: a program may interrupt one after
     // the other.
-    Waiting waiting{.limit = Deadline::after(timeout_seconds_ - operation.waited_seconds),
-                    .what = what,
-                    .waiting_for = [&operation] { return operation.waiting_for(); },
-                    .obstacle = [&operation] { return operation.obstacle(); },
-                    .before_sleep =
-                        [this, &operation] {
-                            observers_.recorder.takes_long(operation.flight);
-                            // The run may wait for another one that was started before it.
-                            match_calls_locked();
-                        },
-                    .meanwhile = meanwhile};
+    Waiting waiting{
+        .limit = Deadline::after(timeout_seconds_ - operation.waited_seconds),
+        .what = what,
+        .waiting_for = [&operation](bool directly) { return operation.waiting_for(directly); },
+        .obstacle = [&operation] { return operation.obstacle(); },
+        .before_sleep =
+            [this, &operation] {
+                observers_.recorder.takes_long(operation.flight);
+                // The run may wait for another one that was started before it.
+                match_calls_locked();
+            },
+        .meanwhile = meanwhile};
     if (wait_long(
             polling, [&operation] { return operation.settled(); }, waiting))
         return true;
@@ -155,8 +156,9 @@ bool ProgressEngine::try_wait(Operation &operation, const std::function<std::str
 void ProgressEngine::wait(const std::function<bool()> &done,
                           const std::function<std::vector<int>()> &waiting_for,
                           const std::function<std::string()> &what) {
-    wait(done,
-         {.limit = Deadline::after(timeout_seconds_), .what = what, .waiting_for = waiting_for});
+    wait(done, {.limit = Deadline::after(timeout_seconds_),
+                .what = what,
+                .waiting_for = [&waiting_for](bool) { return waiting_for(); }});
 }
 
 void ProgressEngine::wait(const std::function<bool()> &done, Waiting waiting) {
@@ -170,10 +172,10 @@ void ProgressEngine::wait_for_all(const std::function<std::string()> &what) {
          {.limit = Deadline::after(timeout_seconds_),
           .what = what,
           .waiting_for =
-              [this] {
+              [this](bool directly) {
                   std::vector<int> peers;
                   for (const Operation *operation : running_.running())
-                      for (const int peer : operation->waiting_for()) peers.push_back(peer);
+                      for (const int peer : operation->waiting_for(directly)) peers.push_back(peer);
                   std::ranges::sort(peers);
                   // std::ranges::unique() does not compile with clang 14.
                   peers.erase(std::unique(peers.begin(), peers.end()), peers.end());
@@ -240,9 +242,20 @@ bool ProgressEngine::wait_long(Pollers::Polling &polling, const std::function<bo
         observers_.trace.record([&] { return "wait " + waiting.what(); }, "wait", begin, end);
         return true;
     };
-    const auto waiting_for = [&] {
+    const auto waits_directly_for = [&] {
         const EngineLock::Caller lock(lock_);
-        return waiting.waiting_for ? waiting.waiting_for() : std::vector<int>{};
+        return waiting.waiting_for ? waiting.waiting_for(true) : std::vector<int>{};
+    };
+    // Without senders of forwarded blocks that have left: they have put them.
+    const auto waiting_for = [&] {
+        const std::vector<int> directly = waits_directly_for();
+        const EngineLock::Caller lock(lock_);
+        std::vector<int> peers = waiting.waiting_for ? waiting.waiting_for(false) : directly;
+        std::erase_if(peers, [&](int peer) {
+            return peer != VESCOMM_ANY_SOURCE && control_.has_left(peer) &&
+                   std::ranges::find(directly, peer) == directly.end();
+        });
+        return peers;
     };
     const auto obstacle = [&] {
         const EngineLock::Caller lock(lock_);
@@ -286,7 +299,7 @@ bool ProgressEngine::wait_long(Pollers::Polling &polling, const std::function<bo
         constexpr int few_sleeps = 8;
         if (++sleeps > few_sleeps) {
             const std::uint64_t moves = moved_by_thread_.load(std::memory_order_relaxed);
-            if (const int peer = finalized.find(moves, waiting_for); peer != no_rank)
+            if (const int peer = finalized.find(moves, waits_directly_for); peer != no_rank)
                 give_up(VESCOMM_ERROR_MISMATCH,
                         [&] { return finalized_sentence(control_.rank(), waiting.what(), peer); });
         }

@@ -271,7 +271,7 @@ void Operation::advertise_signature() noexcept {
     }
 }
 
-std::vector<int> Operation::waiting_for() const {
+std::vector<int> Operation::waiting_for(bool directly) const {
     std::vector<int> peers;
     const std::vector<int> &locals = context_.locals();
     const auto &lanes = progress_.lanes();
@@ -286,7 +286,7 @@ std::vector<int> Operation::waiting_for() const {
         }
         if (step.action == Action::wait) {
             peers.push_back(step.peer);
-            if (step.final_peer != no_rank) peers.push_back(step.final_peer);
+            if (step.final_peer != no_rank && !directly) peers.push_back(step.final_peer);
         }
         if (step.action != Action::acquire) continue;
         if (bindings_.is_message()) {

@@ -98,8 +98,10 @@ public:
         return receiver_ ? &receiver_->message() : nullptr;
     }
 
-    // The ranks that the run waits for now, ascending; or VESCOMM_ANY_SOURCE alone.
-    std::vector<int> waiting_for() const;
+    // The ranks that the run waits for now, ascending; or VESCOMM_ANY_SOURCE alone. The wait for
+    // a forwarded block is also one for its sender, which may have put it long ago, unless
+    // `directly`.
+    std::vector<int> waiting_for(bool directly = false) const;
     // A clause for the error of a wait: why this rank itself keeps the run from completing, and
     // what to do. Empty: it waits for other ranks.
     std::string obstacle() const {

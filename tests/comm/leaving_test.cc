@@ -2,6 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A rank frees its communicator while other ranks wait for it, or while its requests are running.
+#include <array>
+#include <chrono>
+#include <future>
+
 #include "support/array_calls.h"
 
 namespace vescomm::internal::testing_support {
@@ -45,6 +49,41 @@ TEST(LeavingAnotherNode, IsNoErrorForAsLongAsARankMayBeSilent) {
         const auto begin = Clock::now();
         EXPECT_EQ(sum(comm, data), VESCOMM_ERROR_MISMATCH) << vescomm_get_last_error();
         EXPECT_GE(Clock::now() - begin, std::chrono::milliseconds(3900));
+    });
+}
+
+// Rank 2 forwards the block of rank 0 to rank 3, and computes meanwhile: rank 0 has nothing more to
+// do.
+TEST(LeavingAnotherNode, IsNoErrorForASenderWhoseBlockIsForwarded) {
+    TestSetup setup{Kind::loopback, {0, 0, 1, 1}};
+    setup.config.silence_seconds = 1;
+    setup.config.progress = "inline";
+    std::promise<void> started, failed;
+    const std::shared_future<void> begun = started.get_future().share();
+    std::future<void> failure = failed.get_future();
+    run_array_ranks(setup, [&](vescomm_comm_t *comm) {
+        const int rank = comm->value->rank();
+        expect_in_step(comm);
+        const std::array<std::int64_t, 4> counts{10, 10, 10, 10};
+        const Floats mine(40, static_cast<float>(rank));
+        Floats all(40);
+        if (rank < 2) begun.wait();
+        vescomm_request_t *request = nullptr;
+        check(vescomm_all_to_all_v(comm, mine.data(), counts.data(), nullptr, all.data(),
+                                   counts.data(), nullptr, VESCOMM_F32, nullptr, nullptr,
+                                   &request));
+        if (rank == 2) {
+            started.set_value();
+            // A wait for a rank that has left ends after some seconds.
+            EXPECT_EQ(failure.wait_for(std::chrono::seconds(7)), std::future_status::timeout);
+        }
+        const vescomm_status_t status = vescomm_request_wait(request);
+        EXPECT_EQ(status, VESCOMM_OK) << vescomm_get_last_error();
+        if (rank == 3 && status != VESCOMM_OK) failed.set_value();
+        vescomm_request_free(request);
+        for (int peer = 0; peer < 4; ++peer)
+            EXPECT_EQ(all[static_cast<std::size_t>(10 * peer)], static_cast<float>(peer));
+        if (rank < 2) comm->value->leave();
     });
 }
 
