@@ -1299,8 +1299,8 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_progress(vescomm_fsdp_t *engine);
  * "fsdp"; and for each gather and each sum of gradients, such as "gather block.0", in a row for
  * each slot. Spans have units, bytes and waits, see docs/observing.md.
  *
- * With replicas or secondary copies, gathers and sums run on other communicators, which this
- * function does not return.
+ * With replicas or secondary copies, some gathers and sums run on other communicators. The spans
+ * above are in this trace nevertheless; requests and counters of those communicators are not.
  *
  * @param comm  [out] owned by the engine; valid until vescomm_fsdp_reset(), vescomm_fsdp_recover()
  *              or vescomm_fsdp_free().

@@ -164,7 +164,8 @@ typedef struct vescomm_gpu_clip {
  * Computes the norm of gradients and the factor that clips it, without a wait of the host, by the
  * formulas of vescomm_fsdp_step().
  *
- * @param words     [in,out] device address of the sum of all ranks; normalised.
+ * @param words     [in,out] device address of the sum of all ranks. Afterwards carries have moved
+ *                  between the words; the sum is the same.
  * @param scale     by which the gradients are multiplied before they are clipped; finite, such as
  *                  1 / loss scale.
  * @param max_norm  finite. 0 or less: no clipping.

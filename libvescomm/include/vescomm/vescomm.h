@@ -391,8 +391,8 @@ VESCOMM_API vescomm_status_t vescomm_comm_dup(vescomm_comm_t *comm,
  * After: @p comm is broken on every rank and must still be freed. Memory, buffers and requests
  * created on it can only be freed. Memory of vescomm_malloc() stays valid. Pages that a failed rank
  * allocated with vescomm_malloc() stay in use on its node until all communicators that share them
- * are freed there. A living rank in @p failed still maps memory of vescomm_memory_create(); its
- * pages stay in use, and vescomm_memory_create() on that node makes private memory.
+ * are freed there. Pages of vescomm_memory_create() that a living rank in @p failed maps stay in
+ * use, and later memories of vescomm_memory_create() on that node are not registered memory.
  *
  * @param comm    the communicator that has lost ranks; not yet freed.
  * @param failed  @p count ranks of @p comm to exclude although their process may not have ended (it
