@@ -233,7 +233,8 @@ Persistent partner_copy(const Spec &spec, const ModelPlan &plan, int position) {
 }
 
 // The members that count memory of report.rank, but for the phases.
-void set_memory(vescomm_fsdp_report_t &report, const Spec &spec, const ModelPlan &plan) {
+void set_memory(vescomm_fsdp_report_t &report, const Spec &spec, const ModelPlan &plan,
+                const std::vector<std::uint64_t> &dense_copies) {
     const Mesh &mesh = plan.mesh;
     const int position = mesh.position(report.rank);
     const Persistent persistent = persistent_of(plan, position);
@@ -244,7 +245,7 @@ void set_memory(vescomm_fsdp_report_t &report, const Spec &spec, const ModelPlan
     report.persistent_bytes = persistent.total();
     report.slot_bytes = total(plan.slots) + total(plan.quantised_slots);
     report.code_bytes = parameter_code_bytes(plan, position) + sum_code_bytes(plan, position);
-    report.secondary_bytes = secondary_bytes(plan, position);
+    report.secondary_bytes = secondary_bytes(plan, dense_copies, position);
     report.gradient_slot_bytes = total(plan.gradient_slots);
     for (const Bucket &bucket : plan.buckets)
         report.converted_bytes += align_bucket(bucket.converted_bytes());
@@ -283,11 +284,12 @@ vescomm_fsdp_report_t make_report(const Spec &spec, const ModelPlan &plan,
     }
     const vescomm_fsdp_report_t of_all_ranks = report;
     report.rank = std::max(asked.rank, 0);
-    set_memory(report, spec, plan);
+    const std::vector<std::uint64_t> dense_copies = dense_copy_bytes(plan);
+    set_memory(report, spec, plan, dense_copies);
     for (int rank = 1; asked.rank < 0 && rank < mesh.shard_ranks; ++rank) {
         vescomm_fsdp_report_t other = of_all_ranks;
         other.rank = rank;
-        set_memory(other, spec, plan);
+        set_memory(other, spec, plan, dense_copies);
         if (other.peak_bytes > report.peak_bytes) report = other;
     }
 

@@ -31,8 +31,15 @@ std::vector<std::int64_t> part_elements(const Mesh &mesh, const Bucket &bucket) 
 }
 
 std::uint64_t part_bytes(const Mesh &mesh, const Bucket &bucket, int position) {
-    const auto part = static_cast<std::size_t>(mesh.part(position, bucket.kind()));
-    return static_cast<std::uint64_t>(part_elements(mesh, bucket)[part]) * transfer_bytes(bucket);
+    std::int64_t elements = 0;
+    if (bucket.kind() == UnitKind::experts) {
+        elements = transfer_elements(bucket, position);
+    } else {
+        const int first = mesh.part(position) * mesh.part_positions();
+        for (int shard = first; shard < first + mesh.part_positions(); ++shard)
+            elements += transfer_elements(bucket, shard);
+    }
+    return static_cast<std::uint64_t>(elements) * transfer_bytes(bucket);
 }
 
 bool is_converted(const Bucket &bucket) {
@@ -56,13 +63,30 @@ std::uint64_t converted_bytes(const ModelPlan &plan, std::size_t slot, int posit
     return largest;
 }
 
-std::uint64_t secondary_bytes(const ModelPlan &plan, int position) {
-    if (plan.mesh.secondary_ranks == 0) return 0;
-    std::uint64_t bytes = 0;
+std::vector<std::uint64_t> dense_copy_bytes(const ModelPlan &plan) {
+    const Mesh &mesh = plan.mesh;
+    std::vector<std::uint64_t> copies(static_cast<std::size_t>(mesh.secondary_ranks), 0);
+    if (copies.empty()) return copies;
+    for (const Bucket &bucket : plan.buckets) {
+        if (bucket.kind() == UnitKind::experts) continue;
+        const std::vector<std::int64_t> parts = part_elements(mesh, bucket);
+        for (std::size_t part = 0; part < parts.size(); ++part)
+            copies[part] +=
+                align_bucket(static_cast<std::uint64_t>(parts[part]) * transfer_bytes(bucket));
+    }
+    return copies;
+}
+
+std::uint64_t secondary_bytes(const ModelPlan &plan, const std::vector<std::uint64_t> &dense_copies,
+                              int position) {
+    const Mesh &mesh = plan.mesh;
+    if (mesh.secondary_ranks == 0) return 0;
+    std::uint64_t bytes = dense_copies[static_cast<std::size_t>(mesh.part(position))];
     for (std::size_t slot = 0; slot < plan.slots.size(); ++slot)
         bytes += converted_bytes(plan, slot, position);
     for (const Bucket &bucket : plan.buckets)
-        bytes += align_bucket(part_bytes(plan.mesh, bucket, position));
+        if (bucket.kind() == UnitKind::experts)
+            bytes += align_bucket(part_bytes(mesh, bucket, position));
     return bytes;
 }
 

@@ -33,8 +33,11 @@ std::uint64_t part_bytes(const Mesh &mesh, const Bucket &bucket, int position);
 bool is_converted(const Bucket &bucket);
 // Memory for the shards of a unit that are converted, of the largest unit that uses a slot.
 std::uint64_t converted_bytes(const ModelPlan &plan, std::size_t slot, int position);
+// Memory of the secondary copies of dense buckets, for each part. Empty without copies.
+std::vector<std::uint64_t> dense_copy_bytes(const ModelPlan &plan);
 // Memory of the secondary copies of a rank: its parts, and converted shards of each slot. 0 without
-// copies.
-std::uint64_t secondary_bytes(const ModelPlan &plan, int position);
+// copies. `dense_copies`: see dense_copy_bytes(), which takes longer than one rank of many.
+std::uint64_t secondary_bytes(const ModelPlan &plan, const std::vector<std::uint64_t> &dense_copies,
+                              int position);
 
 }  // namespace vescomm::fsdp
