@@ -14,19 +14,6 @@ CodeType code_type_of(vescomm_type_t type) {
     return type == VESCOMM_I8 ? CodeType::int8 : CodeType::f8e4m3;
 }
 
-// Calls body(first element, elements, first scale) for parts of a run whose blocks are equal, but
-// for the last.
-template <typename Body>
-void for_equal_blocks(const GatherRun &run, Body &&body) {
-    if (run.period % run.block == 0 || run.elements <= run.period) {
-        body(0, run.elements, 0);
-        return;
-    }
-    const std::int64_t scales = (run.period + run.block - 1) / run.block;
-    for (std::int64_t first = 0, period = 0; first < run.elements; first += run.period, ++period)
-        body(first, std::min(run.period, run.elements - first), period * scales);
-}
-
 }  // namespace
 
 void quantise_run(const GatherRun &run, vescomm_type_t code_type, const void *from,

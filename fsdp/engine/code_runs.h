@@ -4,6 +4,7 @@
 // Conversions of runs, see fsdp/spec/gather_codes.h.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -13,6 +14,19 @@
 #include "fsdp/spec/model_plan.h"
 
 namespace vescomm::fsdp {
+
+// Calls body(first element, elements, first scale) for parts of a run whose blocks are equal, but
+// for the last.
+template <typename Body>
+void for_equal_blocks(const GatherRun &run, Body &&body) {
+    if (run.period % run.block == 0 || run.elements <= run.period) {
+        body(0, run.elements, 0);
+        return;
+    }
+    const std::int64_t scales = (run.period + run.block - 1) / run.block;
+    for (std::int64_t first = 0, period = 0; first < run.elements; first += run.period, ++period)
+        body(first, std::min(run.period, run.elements - first), period * scales);
+}
 
 // Quantises the elements of a run, which begin at element `first` of `from`.
 void quantise_run(const GatherRun &run, vescomm_type_t code_type, const void *from,

@@ -248,29 +248,25 @@ void Engine::finish_backward() {
 
 void Engine::sum_over_replicas() {
     if (model_.plan.mesh.replicas() == 1) return;
-    Wiring &wiring = *wiring_;
-    const std::uint64_t bytes = shards_.sharded_gradients().size_bytes();
-    Transfers transfers(Transfer::replicas, 1, wiring.comms, times_);
-    transfers.begin(0, bytes);
-    const auto waits = transfers.waits(0);
-    wiring.watch.verify(wiring.watch.post(log_.now()));
-    if (bytes == 0) return;
-    wiring.gradients->sum_over_replicas();
-    transfers.end(0);
-    counters_.replica_bytes += bytes;
+    sum_at_once(shards_.sharded_gradients().size_bytes(), &GradientMemory::sum_over_replicas);
 }
 
 // The sum runs over all ranks at once, also with several groups that shard: the shards of a group
 // differ in size, and sums over replicas would be added in another order at each position.
 void Engine::sum_replicated() {
     const std::uint64_t bytes = shards_.replicated_gradients().size_bytes();
-    if (bytes == 0) return;
+    // No rank has replicated parameters, or all have the same.
+    if (bytes > 0) sum_at_once(bytes, &GradientMemory::sum_replicated);
+}
+
+void Engine::sum_at_once(std::uint64_t bytes, void (GradientMemory::*sum)()) {
     Wiring &wiring = *wiring_;
     Transfers transfers(Transfer::replicas, 1, wiring.comms, times_);
     transfers.begin(0, bytes);
     const auto waits = transfers.waits(0);
     wiring.watch.verify(wiring.watch.post(log_.now()));
-    wiring.gradients->sum_replicated();
+    if (bytes == 0) return;
+    (*wiring.gradients.*sum)();
     transfers.end(0);
     counters_.replica_bytes += bytes;
 }

@@ -108,11 +108,8 @@ private:
         std::optional<double> norm;  // of unscaled gradients
     };
 
-    struct Loading;
-    // Agrees on the save and drops gradients. `detail`: a hash of the arguments.
-    Loading begin_load(double timeout_seconds, const std::string &path, std::uint64_t detail);
-    // The values of all ranks are complete.
-    void end_load(Loading &loading);
+    struct Load;
+    LoadSelection load_selected(const Load &load);
     // As load(). Ranks wait at most `timeout_seconds` for the slowest one to read its files; 0: the
     // timeout of the communicator.
     void load_within(double timeout_seconds, const std::string &path);
@@ -143,6 +140,8 @@ private:
     void send(std::size_t unit);
     void sum_over_replicas();
     void sum_replicated();
+    // Calls a sum of gradient shards of `bytes` bytes, which is not one of a unit.
+    void sum_at_once(std::uint64_t bytes, void (GradientMemory::*sum)());
     double measure_norm();
     // The values change, for which no gradients exist.
     void drop_gradients();

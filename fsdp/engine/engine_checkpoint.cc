@@ -6,7 +6,9 @@
 
 #include <bit>
 #include <charconv>
+#include <functional>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "fsdp/checkpoint/comm_agreement.h"
@@ -25,7 +27,6 @@ namespace {
 // The extra of the engine, which rank 0 saves: the number of steps, in decimal digits.
 constexpr const char *steps_extra = "engine.steps";
 constexpr std::int64_t max_steps_bytes = 20;
-constexpr const char *master_role = "master";
 
 std::string user_extra(int rank) {
     return "user." + std::to_string(rank);
@@ -57,15 +58,14 @@ std::int64_t parse_steps(const std::optional<std::string> &text) {
 }
 
 // A checkpoint of another model or of other optimizers may have all tensors of this one.
-void require_no_other_tensors(const checkpoint::Catalogue &catalogue, const Model &model,
-                              const std::string &path) {
-    const auto own = tensors_of(model.spec);
+void require_no_other_tensors(const checkpoint::Catalogue &catalogue,
+                              const std::set<LoadSelection::Key> &own, const std::string &save) {
     for (const auto &[key, stored] : catalogue.tensors())
         if (!own.contains(key))
             refuse(
                 "the checkpoint {} has {}, and this engine does not: the model, the frozen "
                 "parameters or the optimizers are not those of the save",
-                checkpoint::in_quotes(path), checkpoint::describe(stored.tensor));
+                save, checkpoint::describe(stored.tensor));
 }
 
 // The bytes of the program of all ranks that saved.
@@ -182,66 +182,53 @@ std::unique_ptr<checkpoint::SaveJob> Engine::save(const std::string &folder,
                                                  std::move(agreement), options);
 }
 
-void Engine::load(const std::string &path) {
-    load_within(seconds_of_a_day, path);
-}
-
-// The state of a load between its events.
-struct Engine::Loading {
-    std::unique_ptr<checkpoint::Agreement> agreement;
-    std::optional<device::Mirror> mirrored;
-    checkpoint::SavePath from;
+struct Engine::Load {
+    double timeout_seconds;  // see load_within()
+    const std::string &path;
+    std::uint64_t detail;  // a hash of the arguments
+    const char *what;  // begins errors, before the save
+    bool steps;  // reads the number of steps, too
+    // Returns the tensors to load, or throws. `save`: its path in quotes.
+    std::function<LoadSelection(const checkpoint::Catalogue &, const std::string &save)> select;
 };
 
-Engine::Loading Engine::begin_load(double timeout_seconds, const std::string &path,
-                                   std::uint64_t detail) {
-    Loading loading;
-    event(Event::load, no_unit, true, detail, [&] {
+LoadSelection Engine::load_selected(const Load &load) {
+    std::unique_ptr<checkpoint::Agreement> agreement;
+    std::optional<device::Mirror> mirrored;
+    event(Event::load, no_unit, true, load.detail, [&] {
         states_.require_closed("vescomm_fsdp_load()");
         drop_gradients();
         wiring_->watch.verify(wiring_->watch.post(log_.now()));
         wiring_->parameters.forget();
-        loading.mirrored.emplace(mirror());
-        loading.agreement = make_agreement(parent_, timeout_seconds);
+        mirrored.emplace(mirror());
+        agreement = make_agreement(parent_, load.timeout_seconds);
     });
     // An error is the same on all ranks, and does not break the engine: another folder may be
     // loaded.
-    loading.from = checkpoint::split_path(path);
-    if (loading.from.save.empty())
-        loading.from.save = checkpoint::agree_on_latest(loading.from.folder, *loading.agreement);
-    return loading;
-}
+    checkpoint::SavePath from = checkpoint::split_path(load.path);
+    if (from.save.empty()) from.save = checkpoint::agree_on_latest(from.folder, *agreement);
+    const std::string save = checkpoint::in_quotes(from.folder + "/" + from.save);
 
-void Engine::end_load(Loading &loading) {
-    event(Event::load, no_unit, false, 0, [&] {
-        loading.mirrored->store();
-        refresh_copy(loading.mirrored->shards());
-    });
-    values_.set_complete();
-}
-
-void Engine::load_within(double timeout_seconds, const std::string &path) {
-    Loading loading = begin_load(timeout_seconds, path, hash_of(path.data(), path.size()));
-    const checkpoint::SavePath &from = loading.from;
-    const std::string where = from.folder + "/" + from.save;
+    LoadSelection selection;
     std::optional<checkpoint::Checkpoint> opened;
     std::vector<checkpoint::WantedPiece> wanted;
-    std::int64_t steps = 0;
+    std::int64_t steps = optimizer_.steps();
     std::vector<std::string> extras;
     const auto want = [&](checkpoint::Tensor tensor, std::int64_t first, std::int64_t count,
                           void *data) {
-        opened->catalogue().find(tensor, "loading " + checkpoint::in_quotes(where));
+        if (!selection.loaded.contains({tensor.role, tensor.name})) return;
+        opened->catalogue().find(tensor, load.what + save);
         wanted.push_back({std::move(tensor), first, count, data});
     };
     // Nothing changes if this fails.
     const auto open = [&] {
         opened.emplace(from);
-        require_no_other_tensors(opened->catalogue(), model_, where);
+        selection = load.select(opened->catalogue(), save);
         for (checkpoint::Tensor &tensor : empty_tensors(model_))
             want(std::move(tensor), 0, 0, nullptr);
-        for (ShardPiece &piece : shard_pieces(model_, loading.mirrored->shards(), rank_))
+        for (ShardPiece &piece : shard_pieces(model_, mirrored->shards(), rank_))
             want(std::move(piece.tensor), piece.first, piece.count, piece.data);
-        steps = parse_steps(opened->extra(steps_extra, max_steps_bytes));
+        if (load.steps) steps = parse_steps(opened->extra(steps_extra, max_steps_bytes));
         return std::string();
     };
     const auto read = [&] {
@@ -250,58 +237,43 @@ void Engine::load_within(double timeout_seconds, const std::string &path) {
         extras = read_extras(*opened);
         return std::string();
     };
-    checkpoint::run_on_all(*loading.agreement, open, [] {});
+    checkpoint::run_on_all(*agreement, open, [] {});
     values_.begin_change();
-    checkpoint::run_on_all(*loading.agreement, read, [] {});
+    checkpoint::run_on_all(*agreement, read, [] {});
     optimizer_.set_steps(steps);
     loaded_extras_ = std::move(extras);
-    load_report_.clear();
-    end_load(loading);
+    load_report_ = selection.text();
+    event(Event::load, no_unit, false, 0, [&] {
+        mirrored->store();
+        refresh_copy(mirrored->shards());
+    });
+    values_.set_complete();
+    return selection;
+}
+
+void Engine::load(const std::string &path) {
+    load_within(seconds_of_a_day, path);
+}
+
+void Engine::load_within(double timeout_seconds, const std::string &path) {
+    const auto select = [&](const checkpoint::Catalogue &catalogue, const std::string &save) {
+        LoadSelection all{tensors_of(model_.spec), {}, {}};
+        require_no_other_tensors(catalogue, all.loaded, save);
+        return all;
+    };
+    load_selected(
+        {timeout_seconds, path, hash_of(path.data(), path.size()), "loading ", true, select});
 }
 
 LoadSelection Engine::load_partial(const std::string &path, const PartialLoad &what) {
     require_values();  // those that are not loaded stay
     std::string arguments = fmt::format("{} {} {}", what.strict, what.states, path);
     for (const std::string &name : what.names) arguments += '\n' + name;
-    Loading loading =
-        begin_load(seconds_of_a_day, path, hash_of(arguments.data(), arguments.size()));
-    const std::string where = fmt::format(
-        "the checkpoint {}", checkpoint::in_quotes(loading.from.folder + "/" + loading.from.save));
-    LoadSelection selection;
-    std::optional<checkpoint::Checkpoint> opened;
-    std::vector<checkpoint::WantedPiece> wanted;
-    const auto want = [&](checkpoint::Tensor tensor, std::int64_t first, std::int64_t count,
-                          void *data) {
-        if (!selection.loaded.contains({tensor.role, tensor.name})) return;
-        opened->catalogue().find(tensor, where);
-        wanted.push_back({std::move(tensor), first, count, data});
+    const auto select = [&](const checkpoint::Catalogue &catalogue, const std::string &save) {
+        return select_tensors(model_.spec, catalogue, what, "the checkpoint " + save);
     };
-    // Nothing changes if this fails.
-    const auto select = [&] {
-        opened.emplace(loading.from);
-        selection = select_tensors(model_.spec, opened->catalogue(), what, where);
-        for (checkpoint::Tensor &tensor : empty_tensors(model_))
-            want(std::move(tensor), 0, 0, nullptr);
-        for (ShardPiece &piece : shard_pieces(model_, loading.mirrored->shards(), rank_))
-            want(std::move(piece.tensor), piece.first, piece.count, piece.data);
-        return std::string();
-    };
-    checkpoint::run_on_all(*loading.agreement, select, [] {});
-    std::int64_t steps = optimizer_.steps();
-    std::vector<std::string> extras;
-    const auto read = [&] {
-        if (what.states) steps = parse_steps(opened->extra(steps_extra, max_steps_bytes));
-        opened->read(wanted);
-        extras = read_extras(*opened);
-        return std::string();
-    };
-    values_.begin_change();
-    checkpoint::run_on_all(*loading.agreement, read, [] {});
-    optimizer_.set_steps(steps);
-    loaded_extras_ = std::move(extras);
-    load_report_ = selection.text();
-    end_load(loading);
-    return selection;
+    return load_selected({seconds_of_a_day, path, hash_of(arguments.data(), arguments.size()),
+                          "the checkpoint ", what.states, select});
 }
 
 const std::string &Engine::extra(int rank) const {

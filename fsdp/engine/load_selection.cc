@@ -15,8 +15,6 @@ namespace {
 
 using Key = LoadSelection::Key;
 
-constexpr const char *master_role = "master";
-
 // "tensor "a.b", role "master"", and how many there are.
 std::string describe(const std::vector<Key> &tensors) {
     const auto &[role, name] = tensors.front();

@@ -37,14 +37,7 @@ int needs(void *, const void *settings, vescomm_optimizer_needs_t *needs,
 }
 
 int step(void *, const void *settings, const vescomm_optimizer_run_t *run) noexcept {
-    const vescomm_adamw_settings_t s = read_adamw_settings(settings);
-    const AdamWStep values = {s.learning_rate * run->learning_rate_scale,
-                              s.beta1,
-                              s.beta2,
-                              s.epsilon,
-                              s.weight_decay,
-                              run->gradient_scale,
-                              run->step};
+    const AdamWStep values = adamw_step(read_adamw_settings(settings), *run);
     for (std::size_t i = 0; i < run->piece_count; ++i) {
         const vescomm_optimizer_piece_t &piece = *vescomm_optimizer_piece_at(run->pieces, i);
         const std::int64_t matrix = piece.rows * piece.columns;

@@ -28,11 +28,9 @@ int needs(void *, const void *settings, vescomm_optimizer_needs_t *needs,
 }
 
 int step(void *, const void *settings, const vescomm_optimizer_run_t *run) noexcept {
-    const vescomm_adamw_settings_t s = read_adamw_settings(settings);
     adamw(run->master, run->gradient, static_cast<float *>(run->state[0]),
           static_cast<float *>(run->state[1]), static_cast<std::size_t>(run->elements),
-          {s.learning_rate * run->learning_rate_scale, s.beta1, s.beta2, s.epsilon, s.weight_decay,
-           run->gradient_scale, run->step});
+          adamw_step(read_adamw_settings(settings), *run));
     return VESCOMM_OK;
 }
 

@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "fsdp/adamw.h"
 #include "fsdp/optimizers/settings.h"
 #include "vescomm/optimizer.h"
 
@@ -13,6 +14,18 @@ namespace vescomm::fsdp {
 
 inline vescomm_adamw_settings_t read_adamw_settings(const void *settings) noexcept {
     return read_settings(settings, vescomm_adamw_settings_init());
+}
+
+// The values of one step.
+inline AdamWStep adamw_step(const vescomm_adamw_settings_t &s,
+                            const vescomm_optimizer_run_t &run) noexcept {
+    return {s.learning_rate * run.learning_rate_scale,
+            s.beta1,
+            s.beta2,
+            s.epsilon,
+            s.weight_decay,
+            run.gradient_scale,
+            run.step};
 }
 
 // Returns a constant sentence about the first wrong member, or nullptr. A comparison with NaN is

@@ -17,6 +17,9 @@ Group make_group(const vescomm_optimizer_kind_t &kind, const void *settings);
 // As make_group(), for other settings of the kind of a group.
 Group with_settings(const Group &group, const void *settings);
 
+// The role of masters in checkpoints.
+inline constexpr const char *master_role = "master";
+
 // Returns the role that a state has in checkpoints: its name with '_' for letters that no role has.
 // That of a per-block state ends with the size of its blocks, so that a checkpoint with other
 // blocks is another role.

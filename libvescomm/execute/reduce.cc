@@ -29,6 +29,10 @@ bool divides(const Reduction &how, vescomm_type_t type) {
     return how.divisor != 1 && is_integer(type);
 }
 
+vescomm_op_t op_of_partials(vescomm_op_t op) {
+    return op == VESCOMM_PREMULTIPLIED_SUM ? VESCOMM_SUM : op;
+}
+
 // Sources of one type, and the loops that fold them.
 struct Group {
     Group(const Loops &loops, vescomm_op_t op, std::span<const void *const> from,
@@ -134,24 +138,19 @@ private:
     alignas(64) std::byte widened_[widened_at_once][widened_bytes];
 };
 
-// Beyond one loop. Not inlined: a frame of tiles costs a small reduction a third of its time.
+// If one loop does not suffice. Not inlined: a frame of tiles costs a small reduction a third of
+// its time.
 [[gnu::noinline]] void reduce_in_tiles(const Loops &loops, const Reduction &how,
                                        std::span<const void *const> sources, vescomm_type_t type,
                                        std::span<const void *const> partials, void *to,
                                        vescomm_type_t to_type, std::size_t count) noexcept {
     const vescomm_type_t sum_type = accumulator_of(type);
-    const vescomm_op_t op_of_partials = how.op == VESCOMM_PREMULTIPLIED_SUM ? VESCOMM_SUM : how.op;
     Group contributions(loops, how.op, sources, type, sum_type, to_type);
     contributions.factors = how.factors;
-    const Group sums(loops, op_of_partials, partials, sum_type, sum_type, to_type);
+    const Group sums(loops, op_of_partials(how.op), partials, sum_type, sum_type, to_type);
 
-    const bool widens = contributions.widen != nullptr;
-    const Group &last = partials.empty() ? contributions : sums;
-    const bool one_loop = last.sources.size() <= last.max && !widens &&
-                          (sources.empty() || partials.empty()) && last.fold_last != nullptr &&
-                          !how.streaming && !divides(how, type);
-    const std::size_t bytes = widens ? widened_bytes : tile_bytes;
-    const std::size_t tile = one_loop ? count : bytes / vescomm_type_get_bytes(sum_type);
+    const std::size_t bytes = contributions.widen != nullptr ? widened_bytes : tile_bytes;
+    const std::size_t tile = bytes / vescomm_type_get_bytes(sum_type);
 
     Folding folding(loops, how, sum_type, to, to_type);
     for (std::size_t first = 0; first < count; first += tile) {
@@ -170,14 +169,18 @@ void Kernels::reduce(const Reduction &how, std::span<const void *const> sources,
     assert(can_reduce(to_type, type) && can_combine(how.op, type));
     assert(!sources.empty() || !partials.empty());
     assert(how.op != VESCOMM_PREMULTIPLIED_SUM || sources.empty() || how.factors != nullptr);
-    if (partials.empty() && !how.streaming && !divides(how, type)) {
-        const FoldLoop loop = loops.fold(how.op, to_type, type);
-        if (loop.run != nullptr && sources.size() <= loop.max)
-            return loop.run({.sources = sources.data(),
-                             .n = static_cast<int>(sources.size()),
+    if (sources.empty() != partials.empty() && !how.streaming && !divides(how, type)) {
+        const bool sums = sources.empty();
+        const auto all = sums ? partials : sources;
+        const FoldLoop loop =
+            sums ? loops.fold(op_of_partials(how.op), to_type, accumulator_of(type))
+                 : loops.fold(how.op, to_type, type);
+        if (loop.run != nullptr && all.size() <= loop.max)
+            return loop.run({.sources = all.data(),
+                             .n = static_cast<int>(all.size()),
                              .first = 0,
                              .start = how.start,
-                             .factors = how.factors,
+                             .factors = sums ? nullptr : how.factors,
                              .scale = 1.0 / how.divisor,
                              .to = to,
                              .count = count});

@@ -3,23 +3,13 @@
 
 // Preset hpz:K and the option reshard_ranks: secondary copies of gathered parameters.
 #include "fsdp/checkpoint/checkpoint_ranks.h"
+#include "fsdp/hpz.h"
 #include "fsdp/training.h"
 
 namespace vescomm::fsdp::testing {
 namespace {
 
 using Nodes = std::vector<int>;
-
-vescomm_fsdp_spec_options_t options(int slots = 2, vescomm_type_t type = 0) {
-    vescomm_fsdp_spec_options_t options = vescomm_fsdp_spec_options_init();
-    options.slots = slots;
-    options.compute_type = type;
-    return options;
-}
-
-std::string hpz(int ranks) {
-    return "hpz:" + std::to_string(ranks);
-}
 
 // Gradients whose sums depend on the order of ranks, and on the gathered parameters.
 void write_fractions(Engine &engine, const std::vector<std::uint64_t> &ids, int rank, int step) {
@@ -75,11 +65,11 @@ TEST(SecondaryCopies, HaveTheBitsOfZero3) {
     const Training training{.steps = 3, .micro_batches = 2};
     for (const int ranks : {2, 3, 4, 6})
         for (const int slots : {1, 2, 3}) {
-            const auto expected = train_fractions(ranks, "zero3", options(slots), training);
+            const auto expected = train_fractions(ranks, "zero3", options_of(slots), training);
             ASSERT_EQ(expected.size(), 3u);
             for (int size = 1; size <= ranks; ++size) {
                 if (ranks % size != 0) continue;
-                EXPECT_EQ(train_fractions(ranks, hpz(size), options(slots), training), expected)
+                EXPECT_EQ(train_fractions(ranks, hpz(size), options_of(slots), training), expected)
                     << ranks << " ranks, hpz:" << size << ", " << slots << " slots";
             }
         }
@@ -88,7 +78,7 @@ TEST(SecondaryCopies, HaveTheBitsOfZero3) {
 TEST(SecondaryCopies, HaveTheBitsOfZero3InEveryOrderAndType) {
     for (const int order : {0, 1, 2})
         for (const vescomm_type_t type : {VESCOMM_F32, VESCOMM_BF16}) {
-            vescomm_fsdp_spec_options_t chosen = options(2, type);
+            vescomm_fsdp_spec_options_t chosen = options_of(2, type);
             chosen.order = order;
             chosen.average = order == 1 ? 1 : 0;
             const Training training{.steps = 2, .micro_batches = 2, .recompute = true};
@@ -101,7 +91,7 @@ TEST(SecondaryCopies, HaveTheBitsOfZero3InEveryOrderAndType) {
 TEST(SecondaryCopies, HaveTheBitsOfZero3InEightBits) {
     for (const vescomm_type_t type : {VESCOMM_I8, VESCOMM_F8E4M3})
         for (const int slots : {1, 3}) {
-            vescomm_fsdp_spec_options_t chosen = options(slots, VESCOMM_BF16);
+            vescomm_fsdp_spec_options_t chosen = options_of(slots, VESCOMM_BF16);
             chosen.gather_type = type;
             chosen.reduce_type = type;
             const Training training{.steps = 2, .micro_batches = 2, .recompute = slots == 1};
@@ -116,27 +106,27 @@ TEST(SecondaryCopies, HaveTheBitsOfZero3OnSeveralNodes) {
     for (const Nodes &nodes :
          {Nodes{0, 0, 1, 1}, Nodes{0, 1, 0, 1}, Nodes{0, 0, 0, 1}, Nodes{0, 0, 0, 0, 1, 2}}) {
         const auto ranks = static_cast<int>(nodes.size());
-        const auto expected = train_fractions(ranks, "zero3", options(), training, nodes);
-        EXPECT_EQ(train_fractions(ranks, hpz(2), options(), training, nodes), expected);
-        EXPECT_EQ(train_fractions(ranks, hpz(1), options(), training, nodes), expected);
+        const auto expected = train_fractions(ranks, "zero3", options_of(), training, nodes);
+        EXPECT_EQ(train_fractions(ranks, hpz(2), options_of(), training, nodes), expected);
+        EXPECT_EQ(train_fractions(ranks, hpz(1), options_of(), training, nodes), expected);
     }
 }
 
 TEST(SecondaryCopies, AreWithinTheShardGroupsOfHsdp) {
-    vescomm_fsdp_spec_options_t chosen = options();
+    vescomm_fsdp_spec_options_t chosen = options_of();
     chosen.reshard_ranks = 2;
     const Training training{.steps = 2, .micro_batches = 2};
     EXPECT_EQ(train_fractions(8, "hsdp:4", chosen, training),
-              train_fractions(8, "hsdp:4", options(), training));
+              train_fractions(8, "hsdp:4", options_of(), training));
     EXPECT_EQ(train_fractions(4, "zero3", chosen, training),
-              train_fractions(4, hpz(2), options(), training));
+              train_fractions(4, hpz(2), options_of(), training));
 }
 
 // Units whose gathers wait for each other: more units open than in a usual order, units that are
 // gathered and never used, another order on the way back.
 TEST(SecondaryCopies, AreRightInAnyOrderOfGathers) {
     run_ranks(4, [](Communicator &comm) {
-        const Described described = describe(odd_model(), "hpz:2", options(4));
+        const Described described = describe(odd_model(), "hpz:2", options_of(4));
         Engine engine(described.spec, comm);
         fill(engine);
         const auto expect = [&](std::size_t unit) {
@@ -181,7 +171,7 @@ TEST(SecondaryCopies, ARankReadsAnUnshardedUnitAlone) {
         run_ranks(
             4,
             [&](Communicator &comm) {
-                const Described described = describe(odd_model(), "hpz:2", options());
+                const Described described = describe(odd_model(), "hpz:2", options_of());
                 Engine engine(described.spec, comm);
                 fill(engine);
                 const std::uint64_t id = described.ids[1][0];
@@ -218,7 +208,7 @@ TEST(SecondaryCopies, AllocateAndSendWhatTheReportSays) {
             for (const int slots : {1, 3})
                 for (const vescomm_type_t gather_type : {vescomm_type_t{0}, VESCOMM_I8})
                     run_ranks(6, [&](Communicator &comm) {
-                        vescomm_fsdp_spec_options_t chosen = options(slots, VESCOMM_BF16);
+                        vescomm_fsdp_spec_options_t chosen = options_of(slots, VESCOMM_BF16);
                         chosen.gradient_slots = slots;
                         chosen.gather_type = gather_type;
                         const Described described = describe(odd_model(), hpz(size), chosen);
@@ -243,7 +233,7 @@ TEST(SecondaryCopies, AllocateAndSendWhatTheReportSays) {
 
 // One rank more in a group: 1/K of the model for each rank, and further gathers from one rank more.
 TEST(SecondaryCopies, HaveTheBytesOfTheirDefinition) {
-    Spec spec(options(2, VESCOMM_BF16));
+    Spec spec(options_of(2, VESCOMM_BF16));
     for (int unit = 0; unit < 8; ++unit) {
         spec.add_unit("unit." + std::to_string(unit));
         spec.add_parameter(unit, {.name = "w", .shape = {1024, 64}});
@@ -271,7 +261,7 @@ TEST(SecondaryCopies, KeepFurtherGathersWithinTheNode) {
     constexpr double model_bytes = 4.0 * 1500 * 256;
     run_ranks(4,
               [&](Communicator &comm) {
-                  const Described described = describe(units, "hpz:2", options(1));
+                  const Described described = describe(units, "hpz:2", options_of(1));
                   Engine engine(described.spec, comm);
                   const auto sent = [&](bool change) {
                       vescomm_comm_counters_t before = vescomm_comm_counters_init();
@@ -297,7 +287,7 @@ TEST(SecondaryCopies, KeepFurtherGathersWithinTheNode) {
 TEST(SecondaryCopies, AreFilledAgainAfterEveryChangeOfMasters) {
     checkpoint::testing_support::TemporaryFolder folder;
     run_ranks(4, [&](Communicator &comm) {
-        const Described described = describe(odd_model(), "hpz:2", options(1));
+        const Described described = describe(odd_model(), "hpz:2", options_of(1));
         Engine engine(described.spec, comm);
         const auto expect_all = [&](float value) {
             for (const float x : read_all(engine, described.ids)) ASSERT_EQ(x, value);
@@ -337,7 +327,7 @@ TEST(SecondaryCopies, AreFilledAgainAfterEveryChangeOfMasters) {
 TEST(SecondaryCopies, AreRefusedWithASentence) {
     const auto error_of = [](const std::string &preset, int reshard_ranks, int ranks,
                              int keep_gathered = 0) {
-        vescomm_fsdp_spec_options_t chosen = options();
+        vescomm_fsdp_spec_options_t chosen = options_of();
         chosen.reshard_ranks = reshard_ranks;
         chosen.keep_gathered = keep_gathered;
         try {
@@ -362,7 +352,7 @@ TEST(SecondaryCopies, AreRefusedWithASentence) {
     EXPECT_EQ(error_of("hpz:2", 2, 4), "");
     EXPECT_EQ(error_of("hpz:4", 0, 4), "");
     run_ranks(2, [](Communicator &comm) {
-        vescomm_fsdp_spec_options_t chosen = options();
+        vescomm_fsdp_spec_options_t chosen = options_of();
         chosen.reshard_ranks = comm.rank();
         const Described described = describe(odd_model(), "zero3", chosen);
         EXPECT_THROW(Engine(described.spec, comm), Error);
@@ -371,7 +361,7 @@ TEST(SecondaryCopies, AreRefusedWithASentence) {
 
 // The mesh of the preset, from its axes.
 TEST(SecondaryCopies, HaveAxes) {
-    Spec spec(options(1));
+    Spec spec(options_of(1));
     spec.add_unit("a");
     spec.add_unit("b");
     spec.add_parameter(0, {.name = "w", .shape = {64}});

@@ -10,8 +10,8 @@
     gpu.adamw(masters, gradients, m, v, step=1, clip=clip)
 
 A call puts one launch for up to 128 pieces on a stream of the current device, on which all arrays
-are, and returns before it is complete: the arrays must live until then. Results have the bits of the
-same operations on host memory. `pieces` are consecutive elements, in ascending order of `target`, as
+are, and returns before it is complete: the arrays must live until then. Results are bit-identical
+to the same operations on host memory. `pieces` are consecutive elements, in ascending order of `target`, as
 Piece or as tuples; None is the whole target, from the first element of the source on. A piece that
 ends behind its array raises InvalidArgumentError. UnsupportedError: there are no kernels, no CUDA
 runtime or no GPU; see check_kernels(). OperatingSystemError: CUDA failed.
@@ -132,7 +132,7 @@ def clip_factor(
     """Computes the norm of gradients and the factor that clips it.
 
     Args:
-        words: the sum of all ranks; normalised.
+        words: the sum of all ranks. Afterwards carries have moved between them; the sum is the same.
         scale: by which the gradients are multiplied before they are clipped.
         max_norm: 0 or less: no clipping.
         result: an array of at least CLIP_BYTES bytes.

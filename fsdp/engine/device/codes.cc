@@ -2,17 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fsdp/engine/device/codes.h"
 
-#include <algorithm>
-
+#include "fsdp/engine/code_runs.h"
+#include "fsdp/quantise/block_quantise.h"
 #include "vescomm/gpu_kernels.h"
 
 namespace vescomm::fsdp::device {
 
 namespace {
-
-std::int64_t scales_of(std::int64_t elements, std::int64_t block) {
-    return (elements + block - 1) / block;
-}
 
 // Appends a run of equal blocks, or adds it to the last one.
 void append(std::vector<GatherRun> &runs, GatherRun run) {
@@ -20,7 +16,7 @@ void append(std::vector<GatherRun> &runs, GatherRun run) {
     if (!runs.empty()) {
         GatherRun &last = runs.back();
         const auto elements = static_cast<std::uint64_t>(last.elements);
-        const auto scales = static_cast<std::uint64_t>(scales_of(last.elements, last.block));
+        const std::uint64_t scales = blocks_of(elements, static_cast<std::size_t>(last.block));
         if (last.block == run.block && last.elements % last.block == 0 &&
             run.offset == last.offset + last.elements && run.codes == last.codes + elements &&
             run.scales == last.scales + scales * sizeof(float)) {
@@ -41,16 +37,14 @@ float *scales_at(std::byte *codes, const GatherRun &run) {
 std::vector<GatherRun> kernel_runs(std::span<const GatherRun> runs) {
     std::vector<GatherRun> made;
     for (const GatherRun &run : runs) {
-        const std::int64_t step = run.period % run.block == 0 ? run.elements : run.period;
-        GatherRun part = run;
-        for (std::int64_t first = 0; first < run.elements; first += step) {
-            part.elements = std::min(step, run.elements - first);
+        for_equal_blocks(run, [&](std::int64_t first, std::int64_t count, std::int64_t scale) {
+            GatherRun part = run;
+            part.elements = count;
+            part.offset += first;
+            part.codes += static_cast<std::uint64_t>(first);
+            part.scales += static_cast<std::uint64_t>(scale) * sizeof(float);
             append(made, part);
-            part.offset += part.elements;
-            part.codes += static_cast<std::uint64_t>(part.elements);
-            part.scales +=
-                static_cast<std::uint64_t>(scales_of(part.elements, run.block)) * sizeof(float);
-        }
+        });
     }
     return made;
 }

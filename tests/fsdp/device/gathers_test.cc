@@ -7,20 +7,10 @@
 #include <algorithm>
 
 #include "fsdp/device/training.h"
+#include "fsdp/hpz.h"
 
 namespace vescomm::fsdp::testing {
 namespace {
-
-vescomm_fsdp_spec_options_t options(int slots = 2, vescomm_type_t type = 0) {
-    vescomm_fsdp_spec_options_t options = vescomm_fsdp_spec_options_init();
-    options.slots = slots;
-    options.compute_type = type;
-    return options;
-}
-
-std::string hpz(int ranks) {
-    return "hpz:" + std::to_string(ranks);
-}
 
 // A whole number that depends on a parameter, so that sums are exact in any order.
 float gradient_of(float parameter, std::int64_t i, int rank, int step) {
@@ -130,16 +120,16 @@ void expect_as_on_host(int ranks, const std::vector<UnitModel> &units, const std
 }
 
 TEST(DeviceSecondaryCopies, HaveTheBitsOfTheHost) {
-    expect_as_on_host(6, odd_model(), hpz(2), options(1));
-    expect_as_on_host(6, odd_model(), hpz(3), options(3), {.steps = 2});
-    expect_as_on_host(2, odd_model(), hpz(1), options());
-    expect_as_on_host(3, odd_model(), hpz(3), options());
+    expect_as_on_host(6, odd_model(), hpz(2), options_of(1));
+    expect_as_on_host(6, odd_model(), hpz(3), options_of(3), {.steps = 2});
+    expect_as_on_host(2, odd_model(), hpz(1), options_of());
+    expect_as_on_host(3, odd_model(), hpz(3), options_of());
 }
 
 TEST(DeviceSecondaryCopies, HaveTheBitsOfTheHostInEveryOrderAndType) {
     for (const int order : {0, 1, 2})
         for (const vescomm_type_t type : {VESCOMM_F32, VESCOMM_BF16}) {
-            vescomm_fsdp_spec_options_t chosen = options(2, type);
+            vescomm_fsdp_spec_options_t chosen = options_of(2, type);
             chosen.gradient_type = VESCOMM_F32;
             chosen.order = order;
             chosen.offload_to_host = order == 2 ? 1 : 0;
@@ -148,7 +138,7 @@ TEST(DeviceSecondaryCopies, HaveTheBitsOfTheHostInEveryOrderAndType) {
 }
 
 TEST(DeviceSecondaryCopies, AreWithinTheShardGroupsOfHsdp) {
-    vescomm_fsdp_spec_options_t chosen = options();
+    vescomm_fsdp_spec_options_t chosen = options_of();
     chosen.reshard_ranks = 2;
     expect_as_on_host(8, odd_model(), "hsdp:4", chosen, {.steps = 2});
 }
@@ -161,8 +151,8 @@ TEST(DeviceSecondaryCopies, LetLaterGathersStayWithinTheGroup) {
     for (const int micro_batches : {1, 3}) {
         gpu_double::forget_calls();
         const std::uint64_t gathers =
-            train_ranks(4, units, hpz(1), options(1), {.steps = 1, .micro_batches = micro_batches},
-                        true)
+            train_ranks(4, units, hpz(1), options_of(1),
+                        {.steps = 1, .micro_batches = micro_batches}, true)
                 .gathers;
         // Two units, before the step and after it, on each of 4 ranks.
         EXPECT_EQ(static_cast<std::uint64_t>(gpu_double::calls_of("ncclAllGather")),
@@ -174,7 +164,7 @@ TEST(DeviceSecondaryCopies, LetLaterGathersStayWithinTheGroup) {
 TEST(DeviceSecondaryCopies, AreMadeAgainAfterValuesChange) {
     run_ranks(4, [](Communicator &comm) {
         gpu_double::Device device(comm.rank());
-        const Described described = describe(odd_model(), "hpz:2", on_device(options()));
+        const Described described = describe(odd_model(), "hpz:2", on_device(options_of()));
         Engine engine(described.spec, comm);
         fill(engine);
         const std::vector<float> first = read_all_on_device(engine, described.ids, device);
@@ -207,7 +197,7 @@ std::vector<UnitModel> wide_model(vescomm_type_t type = VESCOMM_F32) {
 
 vescomm_fsdp_spec_options_t in_codes(vescomm_type_t gather_type, int slots = 2, int block = 0,
                                      vescomm_type_t type = 0) {
-    vescomm_fsdp_spec_options_t chosen = options(slots, type);
+    vescomm_fsdp_spec_options_t chosen = options_of(slots, type);
     chosen.gradient_type = VESCOMM_F32;
     chosen.gather_type = gather_type;
     chosen.gather_block = block;
