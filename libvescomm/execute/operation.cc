@@ -142,8 +142,11 @@ bool Operation::ready(const BoundStep &step) noexcept {
 
 bool Operation::ready_to_go_on(const BoundStep &wait) noexcept {
     if (lies_beside_data(wait.flag)) return inline_flags_.raised(wait);
-    // An eager put leaves at once; its receiver keeps it until it grants the credit.
-    if (wait.eager) return true;
+    // An eager put leaves at once, unless its receiver keeps many already: it keeps this one until
+    // it grants the credit.
+    if (wait.eager)
+        return wait.transport->may_put_eagerly(wait.peer, context_.of_peer(wait.flag),
+                                               context_.word(wait.value));
     if (wait.transport->signalled(wait.peer, context_.of_peer(wait.flag)) <
         context_.word(wait.value))
         return false;

@@ -108,7 +108,8 @@ inline constexpr std::int64_t max_eager_elements = 16 * 1024;
 // True if a put of `count` elements between ranks of different nodes may be eager. Each must be the
 // rail peer of the other, and the sender must also receive from the receiver. Then a rank completes
 // no operation before the other has started it. A rank that starts many without a wait puts in the
-// slots that it has acquired, so few eager puts are kept.
+// slots that it has acquired, or into buffers until its budget is used up (transport/eager_flow.h),
+// so few eager puts are kept.
 inline bool is_eager(const Problem &problem, int from, int to, std::int64_t count) {
     const Nodes &nodes = problem.nodes;
     return count <= max_eager_elements && problem.size(from) > 0 && problem.size(to) > 0 &&

@@ -74,8 +74,9 @@ struct Step {
     Action action = Action::wait;
     bool finish = false;
     // Signal: grants the credit for an eager put; the peer is not notified, since it does not wait.
-    // Wait: the credit for the put that follows in the lane, which is sent at once; the receiver
-    // keeps it until it has granted the credit.
+    // Wait: the credit for the put that follows in the lane. It is sent at once, and the receiver
+    // keeps it until it has granted the credit, unless the receiver keeps many already: then the
+    // step waits for the credit.
     bool eager = false;
     // Signal to, or wait for, a rank of another node: skipped unless the receive mask of some rank
     // of this node has that rank (Schedule::receive_mask).

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "transport/transport.h"
 
 namespace vescomm::internal {
 
@@ -16,7 +17,7 @@ namespace vescomm::internal {
 class ProcessRanks {
 public:
     // `peers`: by rank of the communicator, the number of its process on the fabric, or -1.
-    explicit ProcessRanks(const std::vector<int> &peers) {
+    explicit ProcessRanks(const std::vector<int> &peers) : processes_(peers) {
         for (std::size_t peer = 0; peer < peers.size(); ++peer) {
             if (peers[peer] < 0) continue;
             const auto process = static_cast<std::size_t>(peers[peer]);
@@ -30,10 +31,22 @@ public:
         const auto at = static_cast<std::size_t>(process);
         return at < ranks_.size() ? ranks_[at] : -1;
     }
+    int process_of(int rank) const noexcept { return processes_[static_cast<std::size_t>(rank)]; }
 
 private:
     std::vector<int> ranks_;  // by number of the process on the fabric
+    std::vector<int> processes_;  // by rank
 };
+
+// Sends the answers of a context to requests and eager puts of its peers. Under the mutex of the
+// fabric, and not while bytes of a connection are being read.
+template <typename Fabric, typename Context>
+void send_answers(Fabric &fabric, Context &context) noexcept {
+    if (!context.inbox.flow.has_answers() || context.failure.broken()) return;
+    context.inbox.flow.answer([&](const Put &answer) {
+        fabric.put(context, context.process_of(answer.peer), answer, nullptr);
+    });
+}
 
 // The communicators on one fabric. Context must have `id`, `has_news` and `on_signal`.
 template <typename Context>
@@ -59,9 +72,13 @@ struct FabricContexts {
         news.push_back(&context);  // add() reserved the capacity
     }
 
-    // Wakes the threads of all recorded contexts. Returns true if there were any.
-    bool deliver_news() noexcept {
+    // Sends the answers of all recorded contexts, and wakes their threads. Returns true if there
+    // were any.
+    template <typename Fabric>
+    bool deliver_news(Fabric &fabric) noexcept {
         if (news.empty()) return false;
+        // Sending may record further ones.
+        for (std::size_t i = 0; i < news.size(); ++i) send_answers(fabric, *news[i]);
         for (Context *context : news) {
             context->has_news = false;
             if (context->on_signal) context->on_signal();

@@ -20,7 +20,7 @@ namespace vescomm::internal {
 // One communicator on a fabric, as a transport: checks the calls, takes the mutex of the fabric,
 // and waits when a memory or the communicator ends.
 //
-// Context: state of one communicator on the fabric; has `memories` and `inbox`.
+// Context: state of one communicator on the fabric; has `memories` and `inbox`, which has `flow`.
 // Fabric: opens and closes contexts and sends their puts (TcpFabric, UcxFabric). `name` names the
 // transport, `network` is its name in error sentences.
 template <typename Fabric, typename Context>
@@ -96,6 +96,7 @@ public:
         const std::lock_guard lock(fabric_->mutex());
         PutMemory *memory = nullptr;
         if (const char *why = context_.memories.find_target(put, memory)) return refuse(put, why);
+        if (put.credit != 0) context_.inbox.flow.add(put);
         fabric_->put(context_, peers_[static_cast<std::size_t>(put.peer)], put, memory);
     }
 
@@ -112,6 +113,18 @@ public:
         if (stopped_ || !puts(peer)) return;
         const std::lock_guard lock(fabric_->mutex());
         context_.inbox.grant_credit(peer, signal, value);
+        send_answers(*fabric_, context_);
+    }
+    bool may_put_eagerly(int peer, SignalName credit, std::uint64_t value) noexcept override {
+        if (stopped_ || !puts(peer) || context_.inbox.flow.has_budget(peer)) return true;
+        if (context_.inbox.signalled(peer, credit) >= value) return true;
+        const std::lock_guard lock(fabric_->mutex());
+        if (context_.inbox.flow.request(peer, credit, value))
+            fabric_->put(
+                context_, peers_[static_cast<std::size_t>(peer)],
+                {.peer = peer, .signal = credit, .value = value, .kind = PutKind::request_to_send},
+                nullptr);
+        return false;
     }
     std::uint64_t signalled(int peer, SignalName signal) const noexcept override {
         return context_.inbox.signalled(peer, signal);

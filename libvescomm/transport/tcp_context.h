@@ -25,6 +25,7 @@ public:
 
     // The rank of a process of the fabric; -1: the process is not in this communicator.
     int rank_of(int process) const noexcept { return ranks_.rank_of(process); }
+    int process_of(int rank) const noexcept { return ranks_.process_of(rank); }
 
     // A connection has ended. The communicator fails unless the peer has said goodbye and nothing
     // was under way from it (`busy`) or to it.

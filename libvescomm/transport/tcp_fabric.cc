@@ -240,7 +240,7 @@ bool TcpFabric::step() noexcept {
             if (connection->sender.waiting() && !connection->sender.blocked())
                 moved |= step(*connection);
     }
-    return shared_.deliver_news() || moved;
+    return shared_.deliver_news(*this) || moved;
 }
 
 bool TcpFabric::step(TcpConnection &connection) noexcept {

@@ -9,19 +9,21 @@
 namespace vescomm::internal {
 namespace {
 
-// Limit of the memory of the unexpected queue of one peer. Schedules send few eager bytes, and only
-// in slots that their rank has acquired.
-constexpr std::uint64_t max_unexpected_bytes = 256 << 20;
-
 // The memory that a message takes in the queue. Messages without bytes are limited too.
 std::uint64_t cost_of(const TcpMessage &message) {
     return sizeof(TcpUnexpected) + message.bytes;
 }
 
+EagerMessage eager_kind_of(const TcpMessage &message) {
+    return message.kind == TcpKind::piece   ? EagerMessage::piece
+           : message.kind == TcpKind::batch ? EagerMessage::batch
+                                            : EagerMessage::put;
+}
+
 }  // namespace
 
 TcpInbox::TcpInbox(int rank, std::size_t ranks, Failure &failure, PutMemories &memories)
-    : rank_(rank), failure_(failure), memories_(memories), senders_(ranks) {}
+    : flow(ranks), rank_(rank), failure_(failure), memories_(memories), senders_(ranks) {}
 
 bool TcpInbox::take_news() noexcept {
     return std::exchange(news_, false);
@@ -46,6 +48,8 @@ const char *TcpInbox::find(const TcpMessage &message, PutMemory *&memory) noexce
 
 void TcpInbox::receive(int peer, const TcpMessage &message, const std::byte *bytes) noexcept {
     if (failure_.broken()) return;
+    if (message.kind == TcpKind::request_to_send) return take_request(peer, message);
+    if (message.kind == TcpKind::acknowledgement) return take_acknowledgement(peer, message);
     Sender &sender = senders_[static_cast<std::size_t>(peer)];
     if (has_credit(sender, message)) return take_in(peer, message, bytes);
     TcpUnexpected *unexpected = keep(peer, message);
@@ -105,7 +109,9 @@ void TcpInbox::take_in(int peer, const TcpMessage &message, const std::byte *byt
     raise(peer, message);
 }
 
+// Called for each message that has taken effect.
 void TcpInbox::raise(int peer, const TcpMessage &message) noexcept {
+    if (message.credit != 0) consume(peer, message);
     if (message.kind == TcpKind::piece) return;
     ReceivedSignals &signals = senders_[static_cast<std::size_t>(peer)].signals;
     bool raised = signals.raise(message.signal, message.value);
@@ -119,11 +125,32 @@ void TcpInbox::raise(int peer, const TcpMessage &message) noexcept {
     news_ = true;
 }
 
+// ---- flow control ----
+
+void TcpInbox::consume(int peer, const TcpMessage &message) noexcept {
+    if (!flow.consume(peer, eager_charge(eager_kind_of(message), message.bytes, message.value)))
+        refuse(peer, "there is no memory left to acknowledge it");
+    news_ |= flow.has_answers();
+}
+
+void TcpInbox::take_request(int peer, const TcpMessage &message) noexcept {
+    const Sender &sender = senders_[static_cast<std::size_t>(peer)];
+    if (!flow.take_request(peer, message.signal, message.value,
+                           sender.granted.read(message.signal)))
+        refuse(peer, "there is no memory left to answer it");
+    news_ |= flow.has_answers();
+}
+
+void TcpInbox::take_acknowledgement(int peer, const TcpMessage &message) noexcept {
+    if (const char *why = flow.acknowledge(peer, message.value)) return refuse(peer, why);
+    news_ = true;
+}
+
 // ---- unexpected messages ----
 
 TcpUnexpected *TcpInbox::keep(int peer, const TcpMessage &message) noexcept {
     Sender &sender = senders_[static_cast<std::size_t>(peer)];
-    if (sender.unexpected_bytes + cost_of(message) > max_unexpected_bytes) {
+    if (sender.unexpected_bytes + cost_of(message) > max_unexpected_bytes()) {
         refuse(peer, "it is too much to be kept until it is expected");
         return nullptr;
     }
@@ -158,7 +185,9 @@ void TcpInbox::give_back(TcpUnexpected *unexpected) noexcept {
 
 void TcpInbox::grant_credit(int peer, SignalName signal, std::uint64_t value) noexcept {
     Sender &sender = senders_[static_cast<std::size_t>(peer)];
-    if (!sender.granted.raise(signal, value))
+    const bool answered =
+        !flow.requested(peer) || flow.grant(peer, signal, sender.granted.read(signal), value);
+    if (!sender.granted.raise(signal, value) || !answered)
         return refuse(peer, "there is no memory left for its credit");
     TcpUnexpected *before = nullptr;
     for (TcpUnexpected *at = sender.first; at != nullptr && !failure_.broken();) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/failure.h"
+#include "transport/eager_flow.h"
 #include "transport/free_list.h"
 #include "transport/put_memories.h"
 #include "transport/received_signals.h"
@@ -56,8 +57,12 @@ public:
     // Fails the communicator because of an invalid message.
     void refuse(int peer, const char *why) noexcept;
 
-    // True if a signal has been raised since the last call.
+    // True if, since the last call, a signal has been raised, an acknowledgement has arrived, or an
+    // answer to a peer has been added.
     bool take_news() noexcept;
+
+    // Flow control of eager puts. Its answers are to be sent.
+    EagerFlow flow;
 
 private:
     struct Sender {
@@ -75,6 +80,9 @@ private:
     void give_back(TcpUnexpected *unexpected) noexcept;
     void take_in(int peer, const TcpMessage &message, const std::byte *bytes) noexcept;
     void raise(int peer, const TcpMessage &message) noexcept;
+    void consume(int peer, const TcpMessage &message) noexcept;
+    void take_request(int peer, const TcpMessage &message) noexcept;
+    void take_acknowledgement(int peer, const TcpMessage &message) noexcept;
 
     const int rank_;
     Failure &failure_;

@@ -19,6 +19,11 @@ const char *check_message(const TcpMessage &message) noexcept {
         case TcpKind::piece:
             if (message.signature != 0) return "it carries a signature and raises no signal";
             return message.bytes > 0 ? nullptr : "it is an empty piece";
+        case TcpKind::request_to_send:
+            if (message.signal.channel >= max_channels) return "its channel is out of range";
+            if (message.signal.flag >= flags_per_channel) return "its flag is out of range";
+            [[fallthrough]];
+        case TcpKind::acknowledgement:
         case TcpKind::goodbye:
             return message.bytes == 0 ? nullptr : "it carries bytes that it should not";
     }

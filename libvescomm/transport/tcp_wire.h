@@ -24,6 +24,9 @@ enum class TcpKind : std::uint32_t {
     put,  // the last bytes of a put, if any, then its signal
     batch,  // parts of several puts (put_batch.h), then the signal of the last one
     goodbye,  // the sender has stopped this communicator on purpose
+    // eager_flow.h:
+    request_to_send,  // the sender waits until the receiver grants the credit `signal` to `value`
+    acknowledgement,  // eager puts of the receiver have taken effect: `value` in total
 };
 
 // The memory layout is the message format: both ends have the same byte order, which the handshake

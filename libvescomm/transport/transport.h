@@ -44,6 +44,9 @@ public:
     virtual bool duplicable() const noexcept { return false; }
 };
 
+// See Put::kind.
+enum class PutKind : std::uint8_t { put, request_to_send, acknowledgement };
+
 // A transfer of bytes into the memory of a peer on another node, and the signal that follows them.
 struct Put {
     int peer = 0;
@@ -67,9 +70,11 @@ struct Put {
     std::uint32_t tag = 0;
     // The credit that an eager put needs; 0: not eager. The put takes effect once the target has
     // granted at least this value of `credit_flag` of the channel. Until then the target keeps it
-    // in its unexpected queue, and later puts may pass it.
+    // in its unexpected queue, and later puts may pass it. See may_put_eagerly().
     std::uint64_t credit = 0;
     std::uint32_t credit_flag = 0;
+    // Transports use the other kinds for their flow control (eager_flow.h). They have no bytes.
+    PutKind kind = PutKind::put;
 };
 
 // Limit of Put::tag.
@@ -137,6 +142,15 @@ public:
 
     // True if this rank's transport and its peers' keep eager puts in an unexpected queue.
     virtual bool keeps_unexpected() const noexcept { return false; }
+
+    // True if this rank may make an eager put to `peer` that needs this value of the signal
+    // `credit`. False: the eager puts to `peer` that have not taken effect use up its budget
+    // (eager_flow.h). Call again after progress(): it becomes true once there is budget again or
+    // the peer has granted the credit. Always true if not keeps_unexpected().
+    virtual bool may_put_eagerly(int /* peer */, SignalName /* credit */,
+                                 std::uint64_t /* value */) noexcept {
+        return true;
+    }
 
     // Grants `peer` the credit for eager puts that need this value of the signal, or a lower one:
     // they take effect from now on. Only if keeps_unexpected().

@@ -26,6 +26,7 @@ public:
 
     // The rank of a process of the fabric; -1: the process is not in this communicator.
     int rank_of(int process) const noexcept { return ranks_.rank_of(process); }
+    int process_of(int rank) const noexcept { return ranks_.process_of(rank); }
 
     // True if UCX may read or write memory of this communicator, for any peer or for one.
     bool busy() const noexcept;

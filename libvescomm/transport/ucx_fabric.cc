@@ -172,7 +172,7 @@ bool UcxFabric::progress() noexcept {
     bool any = false;
     for (int round = 0; round < max_rounds; ++round) {
         const bool moved = move();
-        const bool notified = shared_.deliver_news();
+        const bool notified = shared_.deliver_news(*this);
         any |= moved || notified;
         // A signal that has arrived is handled before more is received.
         if (std::exchange(shared_.signalled, false) || !moved) break;
@@ -182,7 +182,7 @@ bool UcxFabric::progress() noexcept {
 
 bool UcxFabric::step() noexcept {
     const bool moved = move();
-    return shared_.deliver_news() || moved;
+    return shared_.deliver_news(*this) || moved;
 }
 
 bool UcxFabric::move() noexcept {

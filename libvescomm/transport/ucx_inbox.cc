@@ -11,7 +11,7 @@ namespace vescomm::internal {
 
 UcxInbox::UcxInbox(const UcxLibrary &ucx, const UcxWorker &worker, UcxContext &context,
                    std::size_t ranks)
-    : ucx_(ucx), worker_(worker), context_(context), senders_(ranks) {}
+    : flow(ranks), ucx_(ucx), worker_(worker), context_(context), senders_(ranks) {}
 
 void UcxInbox::close() noexcept {
     if (std::exchange(closed_, true)) return;
@@ -39,8 +39,11 @@ bool UcxInbox::receive(int peer, const UcxMessage &message, void *data, bool ren
     Sender &sender = senders_[peer];
     keep_data_ = false;
     const char *why = rendezvous && message.bytes == 0 ? "it comes by rendezvous and has no bytes"
-                      : has_credit(sender, message)    ? take_in(sender, message, data, rendezvous)
-                                                       : keep(sender, message, data, rendezvous);
+                      : message.kind == MessageKind::acknowledgement
+                          ? take_acknowledgement(peer, message)
+                      : message.kind == MessageKind::request_to_send ? take_request(peer, message)
+                      : has_credit(sender, message) ? take_in(sender, message, data, rendezvous)
+                                                    : keep(sender, message, data, rendezvous);
     if (why != nullptr) context_.refuse(message, why);
     return keep_data_;
 }
@@ -52,9 +55,7 @@ bool UcxInbox::has_credit(const Sender &sender, const UcxMessage &message) noexc
 
 const char *UcxInbox::keep(Sender &sender, const UcxMessage &message, void *data,
                            bool rendezvous) noexcept {
-    // Schedules put few eager bytes, and only in slots that their rank has acquired.
-    constexpr std::uint64_t max_bytes = 256 << 20;
-    if (sender.eager_bytes + cost_of(message) > max_bytes)
+    if (sender.eager_bytes + cost_of(message) > max_unexpected_bytes())
         return "it is too much to be kept until it is expected";
     try {
         Eager &eager = sender.eager.emplace_back();
@@ -75,7 +76,9 @@ const char *UcxInbox::keep(Sender &sender, const UcxMessage &message, void *data
 
 void UcxInbox::grant_credit(int peer, SignalName signal, std::uint64_t value) noexcept {
     Sender &sender = senders_[peer];
-    if (!sender.granted.raise(signal, value)) return context_.run_out();
+    const bool answered =
+        !flow.requested(peer) || flow.grant(peer, signal, sender.granted.read(signal), value);
+    if (!sender.granted.raise(signal, value) || !answered) return context_.run_out();
     for (auto eager = sender.eager.begin();
          eager != sender.eager.end() && !closed_ && !context_.failure.broken();) {
         if (!has_credit(sender, eager->message)) {
@@ -228,7 +231,11 @@ void UcxInbox::advance(Sender &sender) noexcept {
     sender.advancing = false;
 }
 
+// Called for each message that has taken effect.
 void UcxInbox::raise(Sender &sender, const UcxMessage &message) noexcept {
+    if (message.credit != 0)
+        if (const char *why = consume(static_cast<int>(&sender - senders_.data()), message))
+            context_.refuse(message, why);
     if (message.kind == MessageKind::piece) return;
     bool raised = sender.signals.raise(message.signal, message.value);
     if (message.signature != 0 && message.tag != 0)
@@ -239,6 +246,31 @@ void UcxInbox::raise(Sender &sender, const UcxMessage &message) noexcept {
                                        signature_value(message.value, message.signature));
     if (!raised) context_.refuse(message, "there is no memory left for its channel");
     context_.note();
+}
+
+// ---- flow control ----
+
+const char *UcxInbox::consume(int peer, const UcxMessage &message) noexcept {
+    const EagerMessage kind = message.kind == MessageKind::piece   ? EagerMessage::piece
+                              : message.kind == MessageKind::batch ? EagerMessage::batch
+                                                                   : EagerMessage::put;
+    if (!flow.consume(peer, eager_charge(kind, message.bytes, message.value)))
+        return "there is no memory left to acknowledge it";
+    if (flow.has_answers()) context_.note();
+    return nullptr;
+}
+
+const char *UcxInbox::take_request(int peer, const UcxMessage &message) noexcept {
+    if (!flow.take_request(peer, message.signal, message.value,
+                           senders_[peer].granted.read(message.signal)))
+        return "there is no memory left to answer it";
+    if (flow.has_answers()) context_.note();
+    return nullptr;
+}
+
+const char *UcxInbox::take_acknowledgement(int peer, const UcxMessage &message) noexcept {
+    context_.note();
+    return flow.acknowledge(peer, message.value);
 }
 
 void UcxInbox::lose(const UcxMessage &message, ucs_status_t status) noexcept {

@@ -6,6 +6,7 @@
 #include <deque>
 #include <vector>
 
+#include "transport/eager_flow.h"
 #include "transport/free_list.h"
 #include "transport/received_signals.h"
 #include "transport/transport.h"
@@ -52,6 +53,9 @@ public:
     std::uint64_t signalled(int peer, SignalName signal) const noexcept {
         return senders_[peer].signals.read(signal);
     }
+
+    // Flow control of eager puts. Its answers are to be sent.
+    EagerFlow flow;
 
 private:
     struct Sender;
@@ -105,6 +109,9 @@ private:
     void start(Arrival &arrival, void *rendezvous) noexcept;
     void advance(Sender &sender) noexcept;
     void raise(Sender &sender, const UcxMessage &message) noexcept;
+    const char *consume(int peer, const UcxMessage &message) noexcept;
+    const char *take_request(int peer, const UcxMessage &message) noexcept;
+    const char *take_acknowledgement(int peer, const UcxMessage &message) noexcept;
     void lose(const UcxMessage &message, ucs_status_t status) noexcept;
 
     const UcxLibrary &ucx_;

@@ -111,9 +111,12 @@ void UcxQueue::send_piece(UcxPut &put) noexcept {
     piece->queue = this;
     piece->put = &put;
     piece->message = {};
-    piece->message.kind = put.is_batch() ? MessageKind::batch
-                          : put.complete ? MessageKind::put
-                                         : MessageKind::piece;
+    const PutKind kind = put.put.kind;
+    piece->message.kind = kind == PutKind::request_to_send   ? MessageKind::request_to_send
+                          : kind == PutKind::acknowledgement ? MessageKind::acknowledgement
+                          : put.is_batch()                   ? MessageKind::batch
+                          : put.complete                     ? MessageKind::put
+                                                             : MessageKind::piece;
     piece->message.context = context_.id;
     piece->message.memory = put.put.memory;
     piece->message.signal = put.put.signal;

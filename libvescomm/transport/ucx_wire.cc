@@ -40,6 +40,11 @@ const char *parse_message(const void *header, std::size_t header_bytes, std::uin
             return nullptr;
         case MessageKind::piece:
             return message.bytes > 0 ? nullptr : "it is an empty piece";
+        case MessageKind::request_to_send:
+            if (message.signal.channel >= max_channels) return "its channel is out of range";
+            if (message.signal.flag >= flags_per_channel) return "its flag is out of range";
+            [[fallthrough]];
+        case MessageKind::acknowledgement:
         case MessageKind::hello:
         case MessageKind::welcome:
         case MessageKind::goodbye:

@@ -29,6 +29,9 @@ enum class MessageKind : std::uint32_t {
     put = 4,  // the last bytes of a put, if any, then its signal
     goodbye = 5,  // the sender has stopped this communicator on purpose
     batch = 6,  // parts of several puts, then the signal of the last one
+    // eager_flow.h:
+    request_to_send = 7,  // the sender waits until the receiver grants the credit `signal`
+    acknowledgement = 8,  // eager puts of the receiver have taken effect: `value` in total
 };
 
 // Header of every message. The memory layout is the message format, because UCX itself does not

@@ -48,6 +48,13 @@ public:
     // Handles a complete message.
     void receive(const TcpMessage &message, const std::vector<std::byte> &from) {
         if (!takes()) return;
+        // Answered by the fabric, which is not part of this model.
+        if (message.kind == TcpKind::request_to_send) return;
+        // This rank has made no eager puts.
+        if (message.kind == TcpKind::acknowledgement) {
+            broken = message.value > 0;
+            return;
+        }
         if (has_credit(message)) apply(message, from);
         else unexpected_.emplace_back(message, from);
     }
@@ -190,7 +197,10 @@ private:
                 return names_signal;
             case 3:
                 return names_signal && message_.bytes <= (64 << 10);
+            case 5:
+                return names_signal && message_.bytes == 0;
             case 4:
+            case 6:
                 return message_.bytes == 0;
             default:
                 return false;

@@ -361,6 +361,9 @@ std::vector<Seed> vescomm::internal::fuzz::seeds() {
     // A batch of two parts.
     const std::string batch = std::string("\3\2\0\2\5a\0\0\5b\x10\0", 12) + signal;
     const std::string goodbye = message(3, 0, 0, 0, signal);
+    // The kind of a goodbye, which has no payload, is changed.
+    const std::string request = message(3, 64, 0, 0, signal + "\5");
+    const std::string acknowledgement = message(3, 64, 0, 0, signal + "\6");
     std::vector<Seed> seeds;
     const auto add = [&](const char *name, std::string_view head, const std::string &script) {
         seeds.push_back({name, std::string(head) + script});
@@ -378,6 +381,8 @@ std::vector<Seed> vescomm::internal::fuzz::seeds() {
         add(name("eager-arriving").c_str(), head, eager + "\4" + expect + all);
         add(name("batch").c_str(), head, batch + all + batch + "\x08");
         add(name("goodbye").c_str(), head, put + all + goodbye + all);
+        add(name("request").c_str(), head, request + all + expect + all + put + all);
+        add(name("acknowledgement").c_str(), head, put + all + acknowledgement + all);
         add(name("pieces").c_str(), head, piece + all + put + all);
         add(name("breaks-arriving").c_str(), head,
             large + "\x80" + std::string("\1\0\0\0", 4) + put + all);

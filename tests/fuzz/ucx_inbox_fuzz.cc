@@ -223,7 +223,7 @@ private:
         const std::uint8_t changes = input_.byte();
         message.from = 1 + how % 2;
         message.kind = static_cast<MessageKind>(how / 2 % 8);
-        if (message.kind == MessageKind{0}) message.kind = MessageKind::put;
+        if (message.kind == MessageKind{0}) message.kind = MessageKind::acknowledgement;
         const bool rendezvous = (how & 0x80) != 0;
         std::string payload;
         if (message.kind == MessageKind::batch) {
@@ -352,6 +352,9 @@ std::vector<fuzz::Seed> vescomm::internal::fuzz::seeds() {
         {"rendezvous-without-bytes", put(rendezvous, "", 0, 1)},
         {"rendezvous-eager-to-no-memory", std::string("\2\x88\5\3abc\0\0\0\1\1\x09\1\0\0\1", 17)},
         {"eager", std::string("\2\x08\1\3abc\0\0\0\1\1\1\0\0\1", 17)},
+        {"acknowledgement", std::string("\2\0\0\0\0\0\0", 7)},
+        {"acknowledgement-of-nothing", std::string("\2\0\0\0\0\0\1", 7)},
+        {"request-to-send", std::string("\2\x0e\0\0\0\0\1", 7)},
         {"batch", std::string("\2\x0c\0\2\3abc\1\2de\x10\0\0\0\1", 17)},
     };
 }

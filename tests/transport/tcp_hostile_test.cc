@@ -187,8 +187,24 @@ const InvalidMessage invalid_messages[] = {
      [](TcpPeerByHand &peer) {
          TcpMessage message = put_of(0, max_message_bytes);
          message.credit = 1;
-         for (int i = 0; i < 520; ++i) peer.send(message, some(max_message_bytes));
+         for (int i = 0; i < 150; ++i) peer.send(message, some(max_message_bytes));
      }},
+    {"acknowledgement for puts that were not made", "more eager bytes than were sent",
+     changed(0,
+             [](TcpMessage &m) {
+                 m.kind = TcpKind::acknowledgement;
+                 m.value = 1;
+             })},
+    {"acknowledgement with bytes", "carries bytes",
+     changed(4, [](TcpMessage &m) { m.kind = TcpKind::acknowledgement; })},
+    {"request to send with bytes", "carries bytes",
+     changed(4, [](TcpMessage &m) { m.kind = TcpKind::request_to_send; })},
+    {"request to send of a channel out of range", "channel is out of range",
+     changed(0,
+             [](TcpMessage &m) {
+                 m.kind = TcpKind::request_to_send;
+                 m.signal.channel = max_channels;
+             })},
     {"hangs up", "lost the connection to rank 1 over TCP",
      [](TcpPeerByHand &peer) { peer.hang_up(); }},
     {"hangs up within a header", "lost the connection to rank 1",

@@ -330,6 +330,19 @@ const InvalidMessage invalid_messages[] = {
          message.bytes = 1 << 20;
          peer.send(message, 1 << 20, UCP_AM_SEND_FLAG_RNDV);
      }},
+    {"acknowledgement for puts that were not made", "more eager bytes than were sent",
+     [](HostilePeer &peer) {
+         UcxMessage message = peer.next(MessageKind::acknowledgement);
+         message.value = 1;
+         peer.send(message);
+     }},
+    {"request to send of a flag out of range", "flag is out of range",
+     [](HostilePeer &peer) {
+         UcxMessage message = peer.next(MessageKind::request_to_send);
+         message.signal.flag = flags_per_channel;
+         peer.send(message);
+     },
+     Reach::peer},
     {"unknown kind", "kind is unknown",
      [](HostilePeer &peer) { peer.send(peer.next(MessageKind{1000})); }, Reach::peer},
 };
