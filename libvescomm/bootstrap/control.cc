@@ -42,6 +42,10 @@ void Control::leave(Deadline deadline) noexcept {
     end_leave();
 }
 
+bool Control::send_note(int, std::string) {
+    return false;
+}
+
 std::unique_ptr<Control> Control::subgroup(std::string_view, const std::vector<int> &, Deadline) {
     throw Error(VESCOMM_ERROR_UNSUPPORTED, "this control plane has no subgroups");
 }

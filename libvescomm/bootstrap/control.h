@@ -9,6 +9,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/deadline.h"
@@ -91,6 +92,16 @@ public:
     virtual void listen(Listener listener) = 0;
     // Notifies every rank that the communicator is broken, and why. Does not block.
     virtual void fail(vescomm_status_t status, const std::string &why) noexcept = 0;
+
+    // ---- notes: a few bytes from rank to rank, which may get lost ----
+
+    // Sends a note of at most max_note_bytes. Does not block. Returns false if this control plane
+    // has no notes.
+    virtual bool send_note(int rank, std::string bytes);
+    // Returns the notes that have arrived, with the ranks that sent them. The arrival is an event.
+    virtual std::vector<std::pair<int, std::string>> take_notes() { return {}; }
+    // True when a note has arrived. Cost: a load.
+    virtual bool has_notes() const noexcept { return false; }
 
     // ---- other communicators; not every control plane can make them ----
 

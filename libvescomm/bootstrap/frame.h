@@ -29,6 +29,8 @@ constexpr std::uint8_t frame_version = 2;
 
 // Largest payload accepted from a peer that is not authenticated yet.
 constexpr std::size_t max_unauthenticated_payload = 512;
+// Largest note from one member of a group to another.
+constexpr std::size_t max_note_bytes = 2048;
 // Larger messages are split into several frames. A heartbeat or a failure then never waits long
 // behind a message, and a receiver never holds more unauthenticated bytes than this.
 constexpr std::size_t max_payload_bytes = std::size_t{256} << 10;
@@ -62,8 +64,9 @@ enum class FrameType : std::uint8_t {
     failure,  // either: the group is broken, and why
     goodbye,  // process: this member leaves in good order; hub: that member has left
     farewell,  // hub: every member has left
+    note,  // process: a note for a member; hub: the note of a member
 };
-constexpr FrameType last_frame_type = FrameType::farewell;
+constexpr FrameType last_frame_type = FrameType::note;
 
 using FrameKey = std::array<unsigned char, 32>;
 using Nonce = std::array<unsigned char, 32>;

@@ -212,6 +212,13 @@ void GroupControl::fail(vescomm_status_t status, const std::string &why) noexcep
     state_->failure.set(status, why);
 }
 
+bool GroupControl::send_note(int rank, std::string bytes) {
+    session_->post([state = state_, rank, bytes = std::move(bytes)](SessionCore &core) {
+        core.client().send_note(state, rank, bytes);
+    });
+    return true;
+}
+
 // ---- other communicators ----
 
 std::unique_ptr<Control> GroupControl::subgroup(std::string_view words,

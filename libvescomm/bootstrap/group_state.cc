@@ -3,8 +3,16 @@
 #include "bootstrap/group_state.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace vescomm::internal {
+
+namespace {
+
+// Notes that wait to be taken: a rank that computes for long takes none.
+constexpr std::size_t max_notes = 1024;
+
+}  // namespace
 
 void GroupState::changed(std::unique_lock<std::mutex> lock) {
     ++reports_;
@@ -35,6 +43,14 @@ void GroupState::report_left(int which) {
 void GroupState::report_all_left() {
     std::unique_lock lock(mutex_);
     all_left_ = true;
+    changed(std::move(lock));
+}
+
+void GroupState::report_note(int which, std::string bytes) {
+    std::unique_lock lock(mutex_);
+    if (notes_.size() == max_notes) return;
+    notes_.emplace_back(which, std::move(bytes));
+    has_notes_ = true;
     changed(std::move(lock));
 }
 
@@ -72,6 +88,12 @@ std::optional<std::vector<std::string>> GroupState::take_answer() {
     auto answer = std::move(answer_);
     answer_.reset();
     return answer;
+}
+
+std::vector<std::pair<int, std::string>> GroupState::take_notes() {
+    const std::lock_guard lock(mutex_);
+    has_notes_ = false;
+    return std::exchange(notes_, {});
 }
 
 std::uint64_t GroupState::reports() const {

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/deadline.h"
@@ -40,6 +41,8 @@ public:
     void report_answer(std::vector<std::string> contributions);
     void report_left(int rank);
     void report_all_left();
+    // Drops the note if too many have not been taken.
+    void report_note(int rank, std::string bytes);
     // The failure was set, or something else changed that a waiter must check.
     void wake();
 
@@ -53,6 +56,8 @@ public:
     bool has_left(int rank) const;
     bool any_has_left() const;
     std::optional<std::vector<std::string>> take_answer();
+    std::vector<std::pair<int, std::string>> take_notes();
+    bool has_notes() const noexcept { return has_notes_.load(std::memory_order_relaxed); }
     // wait() returns when reports() differs from `seen`, at the latest at `until`.
     std::uint64_t reports() const;
     void wait(std::uint64_t seen, Clock::time_point until) const;
@@ -69,6 +74,8 @@ private:
     bool all_left_ = false;
     std::vector<bool> left_;
     std::optional<std::vector<std::string>> answer_;
+    std::vector<std::pair<int, std::string>> notes_;
+    std::atomic<bool> has_notes_{false};
     std::mutex call_mutex_;  // held while on_event's function runs
     std::function<void()> call_;
 };

@@ -96,6 +96,8 @@ bool HubGroup::receive(int process, FrameType type, WireReader &reader) {
         case FrameType::goodbye:
             leave(rank);
             return true;
+        case FrameType::note:
+            return pass_note(rank, reader);
         default:
             return false;
     }
@@ -148,6 +150,18 @@ void HubGroup::expire(int asking, std::uint64_t sequence, double waited_seconds)
                      "what they do instead, or allow more time",
                      list_ranks(gathering_->missing()), quote(gathering_->label()), waited_seconds,
                      asking));
+}
+
+bool HubGroup::pass_note(int from, WireReader &reader) {
+    const auto to = reader.number<std::uint32_t>();
+    if (!reader.good() || to >= members_.size() || reader.rest().size() > max_note_bytes)
+        return false;
+    const Member &member = members_[to];
+    if (failure_ || !member.opened || member.left || member.gone) return true;
+    std::string note = payload();
+    put_number(note, static_cast<std::uint32_t>(from));
+    ports_.send(member.process, FrameType::note, note.append(reader.rest()));
+    return true;
 }
 
 // ---- the end ----

@@ -61,6 +61,7 @@ private:
     void begin(int rank, ContributionHead head);
     void answer_if_complete();
     void leave(int rank);
+    bool pass_note(int from, WireReader &reader);
     void fail(const std::optional<Error> &error);
 
     HubPorts &ports_;

@@ -138,6 +138,14 @@ bool SessionClient::receive_for(Group &group, FrameType type, WireReader &reader
             state->report_left(static_cast<int>(rank));
             return true;
         }
+        case FrameType::note: {
+            const auto rank = reader.number<std::uint32_t>();
+            if (!reader.good() || rank >= state->members.size() ||
+                reader.rest().size() > max_note_bytes)
+                return false;
+            state->report_note(static_cast<int>(rank), std::string(reader.rest()));
+            return true;
+        }
         case FrameType::farewell:
             state->report_all_left();
             return reader.finished();
@@ -194,6 +202,15 @@ void SessionClient::spread_failures() {
     for (const auto &[id, group] : groups_)
         if (group.owes_failure()) states.push_back(group.state);
     for (const auto &state : states) spread_failure(state);
+}
+
+void SessionClient::send_note(const std::shared_ptr<GroupState> &group, int rank,
+                              const std::string &bytes) {
+    const auto found = groups_.find(group->id);
+    if (failure_ || found == groups_.end() || found->second.said_goodbye) return;
+    std::string rest;
+    put_number(rest, static_cast<std::uint32_t>(rank));
+    send(FrameType::note, group->id, rest + bytes);
 }
 
 void SessionClient::leave(const std::shared_ptr<GroupState> &group) {

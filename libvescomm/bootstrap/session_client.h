@@ -67,6 +67,7 @@ public:
     void spread_failure(const std::shared_ptr<GroupState> &group);
     // Notifies the members of groups whose failure was set while there was no memory to post it.
     void spread_failures();
+    void send_note(const std::shared_ptr<GroupState> &group, int rank, const std::string &bytes);
     void leave(const std::shared_ptr<GroupState> &group);
     // Stops reporting to the group.
     void forget(const std::shared_ptr<GroupState> &group);

@@ -122,6 +122,7 @@ bool ProgressEngine::poll(Operation &operation) {
 bool ProgressEngine::test(Operation &operation) {
     if (attempt([&operation] { return operation.settled(); })) return true;
     if (!running_.match_due_after_test()) return false;
+    if (control_.has_notes()) read_notes();
     {
         const EngineLock::Caller lock(lock_);
         match_calls_locked();
@@ -135,11 +136,13 @@ void ProgressEngine::progress() {
     constexpr int max_yields = 100;
     lock_.yield_to_callers(max_yields);
     attempt([] { return false; });
+    if (control_.has_notes()) read_notes();
 }
 
 bool ProgressEngine::try_progress() {
     bool moved = false;
     attempt([] { return false; }, nullptr, &moved);
+    if (control_.has_notes()) read_notes();
     return moved;
 }
 
@@ -175,6 +178,7 @@ void ProgressEngine::run_thread() {
         // A mutex is not fair: callers go first.
         lock_.yield_to_callers();
         failure_.consider_inter_node();
+        if (control_.has_notes()) read_notes();
         bool moved = false;
         {
             const EngineLock::Guard lock(lock_);

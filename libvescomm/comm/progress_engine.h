@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -15,6 +16,7 @@
 #include "bootstrap/control.h"
 #include "comm/comm_failure.h"
 #include "comm/engine_lock.h"
+#include "comm/missing_ranks.h"
 #include "comm/observers.h"
 #include "comm/pollers.h"
 #include "comm/running_operations.h"
@@ -108,6 +110,17 @@ public:
     void wake() noexcept { sleepers_.wake(); }
 
 private:
+    // A run, and the ranks that it waits for.
+    struct RunWait {
+        RunId run;
+        std::vector<int> awaited;
+    };
+    struct Search {
+        RunId run;
+        MissingRanks ranks;
+    };
+    class ListedSearch;
+
     // A long wait.
     struct Waiting {
         Deadline limit;
@@ -115,6 +128,9 @@ private:
         // Returns the ranks that are waited for; `directly`: see Operation::waiting_for(). Under
         // the lock. Empty: no ranks.
         std::function<std::vector<int>(bool directly)> waiting_for = {};
+        // Returns the runs that are waited for, without messages: a message waits for its peer
+        // alone. Under the lock. Empty: the wait is for none.
+        std::function<std::vector<RunWait>()> runs = {};
         // See Operation::obstacle(). Under the lock.
         std::function<std::string()> obstacle = {};
         // Runs under the lock before each sleep.
@@ -158,6 +174,20 @@ private:
     bool between_nodes() const noexcept { return !running_.transports().inter_node.empty(); }
     void run_thread();
 
+    // ---- the search for missing ranks; find_missing.cc ----
+
+    static std::vector<RunWait> wait_of(const Operation &operation);
+    WaitNote answer_to(const RunId &run);
+    // Answers the questions of other ranks, and passes their answers to the searches.
+    void read_notes() noexcept;
+    // Asks until the search is complete, at most until the given time. Makes progress meanwhile.
+    // Returns true if `done` does.
+    bool search(ListedSearch &search, const std::function<bool()> &done, Clock::time_point until);
+    // The deadline of a wait has passed: replaces `missing` by the ranks that keep the runs from
+    // completing, unless none can be found. Returns true if the wait ends meanwhile.
+    bool find_missing(const std::function<bool()> &done, const Waiting &waiting,
+                      std::vector<int> &missing);
+
     Control &control_;
     CommFailure &failure_;
     Observers &observers_;
@@ -170,6 +200,8 @@ private:
     std::atomic<std::uint64_t> moved_by_thread_{
         0};  // times that the progress thread moved anything
     std::atomic<bool> stopping_{false};  // the progress thread is to end
+    std::mutex searches_mutex_;
+    std::vector<Search *> searches_;  // guarded by searches_mutex_
     std::thread thread_;  // the progress thread
 };
 

@@ -138,6 +138,7 @@ bool ProgressEngine::try_wait(Operation &operation, const std::function<std::str
         .limit = Deadline::after(timeout_seconds_ - operation.waited_seconds),
         .what = what,
         .waiting_for = [&operation](bool directly) { return operation.waiting_for(directly); },
+        .runs = [&operation] { return wait_of(operation); },
         .obstacle = [&operation] { return operation.obstacle(); },
         .before_sleep =
             [this, &operation] {
@@ -180,6 +181,13 @@ void ProgressEngine::wait_for_all(const std::function<std::string()> &what) {
                   // std::ranges::unique() does not compile with clang 14.
                   peers.erase(std::unique(peers.begin(), peers.end()), peers.end());
                   return peers;
+              },
+          .runs =
+              [this] {
+                  std::vector<RunWait> runs;
+                  for (const Operation *operation : running_.running())
+                      for (const RunWait &wait : wait_of(*operation)) runs.push_back(wait);
+                  return runs;
               },
           .obstacle =
               [this] {
@@ -290,11 +298,20 @@ bool ProgressEngine::wait_long(Pollers::Polling &polling, const std::function<bo
         }
         if (expired()) {
             if (waiting.expire) waiting.expire(trace_seconds() - begin);
+            std::vector<int> missing;
+            try {
+                missing = waiting_for();
+                if (find_missing(done, waiting, missing)) return finish();
+            } catch (const std::bad_alloc &) {
+                failure_.run_out();
+                check_stopped();
+            }
             give_up(VESCOMM_ERROR_TIMEOUT, [&] {
-                return timeout_sentence(control_.rank(), waiting.what(), timeout_seconds_,
-                                        waiting_for(), obstacle());
+                return timeout_sentence(control_.rank(), waiting.what(), timeout_seconds_, missing,
+                                        obstacle());
             });
         }
+        if (control_.has_notes()) read_notes();
         // Waits of a few sleeps are normal where ranks share cores.
         constexpr int few_sleeps = 8;
         if (++sleeps > few_sleeps) {

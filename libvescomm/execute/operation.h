@@ -73,6 +73,11 @@ public:
     bool settled() const noexcept { return progress_.settled(); }
 
     std::uint64_t runs() const noexcept { return progress_.runs(); }
+    // The current run, as all ranks know it. Messages have none.
+    RunId run_id() const noexcept {
+        const Run &run = context_.run();
+        return {bindings_.channel + run.slot, static_cast<std::uint32_t>(run.number)};
+    }
     // The signature of every run, without the history of earlier calls.
     std::uint32_t signature() const noexcept { return bindings_.match.signature; }
     std::uint64_t flight_word() const noexcept { return bindings_.flight_word; }

@@ -23,6 +23,13 @@ struct Run {
     std::uint64_t sequence = 0;  // staging buffer: the slot sequence number
 };
 
+// One run of an operation, the same on all ranks.
+struct RunId {
+    std::uint32_t channel = 0;
+    std::uint32_t number = 0;
+    bool operator==(const RunId &) const = default;
+};
+
 // The current run of an operation as its executor and its call matcher see it: names and values of
 // flags, and the slot.
 class RunContext {

@@ -61,6 +61,7 @@ public:
     // Called after each event in this process.
     void look() {
         if (!core_ || over()) return;
+        if (group_) take_notes();
         if (group_ && group_->failure.broken())
             return finish({group_->failure.status(), group_->failure.why()});
         if (const auto failure = core_->failure())
@@ -147,11 +148,25 @@ private:
         if (round_ == gathers_) return leave();
         state_ = State::gathering;
         expect("gathering");
+        for (int rank = 0; rank < ranks_; ++rank)
+            core_->client().send_note(group_, rank, note(rank_, rank));
         std::string bytes = part(rank_, round_);
         // The last all-gather passes a descriptor from rank 0 to all ranks.
         if (round_ + 1 == gathers_ && rank_ == 0) bytes = server_.offer(0);
         core_->client().contribute(
             group_, {++sequence_, bytes.size(), "gather " + std::to_string(round_)}, bytes);
+    }
+
+    // Notes may get lost, but only notes that were sent arrive.
+    void take_notes() {
+        for (const auto &[from, bytes] : group_->take_notes()) {
+            EXPECT_EQ(bytes, note(from, rank_));
+            ++notes_taken_;
+        }
+    }
+
+    static std::string note(int from, int to) {
+        return std::to_string(from) + " to " + std::to_string(to);
     }
 
     void take(const std::vector<std::string> &answer) {
@@ -215,6 +230,7 @@ private:
     std::optional<std::pair<vescomm_status_t, std::string>> result_;
 
 public:
+    int notes_taken_ = 0;
     bool fetched_ = true;
     std::string fetch_why_;
 };
@@ -328,6 +344,8 @@ void run_seed(std::uint64_t seed) {
             EXPECT_EQ(status, VESCOMM_OK) << why;
             EXPECT_LT(app.late(), 0) << "a wait ended only at its deadline";
             EXPECT_TRUE(app.fetched_) << app.fetch_why_;
+            // The result of an all-gather comes after the notes that were sent before it.
+            EXPECT_EQ(app.notes_taken_, ranks * gathers);
             continue;
         }
         if (status == VESCOMM_OK) continue;

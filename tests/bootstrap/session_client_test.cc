@@ -114,6 +114,47 @@ TEST_F(SessionClientTest, RejectsTheGoodbyeOfANonexistentRank) {
     expect_violation();
 }
 
+TEST_F(SessionClientTest, DeliversNotes) {
+    open();
+    EXPECT_FALSE(group->has_notes());
+    client.receive(FrameType::note, with(std::uint32_t{1}) + "hello");
+    client.receive(FrameType::note, with(std::uint32_t{0}));
+    EXPECT_TRUE(group->has_notes());
+    using Notes = std::vector<std::pair<int, std::string>>;
+    EXPECT_EQ(group->take_notes(), (Notes{{1, "hello"}, {0, ""}}));
+    EXPECT_FALSE(group->has_notes());
+    EXPECT_EQ(group->take_notes(), Notes{});
+    EXPECT_FALSE(client.failure());
+}
+
+TEST_F(SessionClientTest, KeepsALimitedNumberOfNotes) {
+    open();
+    for (int i = 0; i < 5000; ++i) client.receive(FrameType::note, with(std::uint32_t{1}) + "a");
+    EXPECT_EQ(group->take_notes().size(), 1024);
+    EXPECT_FALSE(client.failure());
+}
+
+TEST_F(SessionClientTest, RejectsTheNoteOfANonexistentRank) {
+    open();
+    client.receive(FrameType::note, with(std::uint32_t{2}) + "hello");
+    expect_violation();
+    EXPECT_FALSE(group->has_notes());
+}
+
+TEST_F(SessionClientTest, RejectsANoteThatIsTooLong) {
+    open();
+    client.receive(FrameType::note, with(std::uint32_t{1}) + std::string(max_note_bytes, 'a'));
+    EXPECT_FALSE(client.failure());
+    client.receive(FrameType::note, with(std::uint32_t{1}) + std::string(max_note_bytes + 1, 'a'));
+    expect_violation();
+}
+
+TEST_F(SessionClientTest, RejectsANoteWithoutARank) {
+    open();
+    client.receive(FrameType::note, of_group("abc"));
+    expect_violation();
+}
+
 TEST_F(SessionClientTest, RejectsFramesOfTheWrongSize) {
     client.open(group, "communicator creation");
     client.receive(FrameType::opened, of_group());

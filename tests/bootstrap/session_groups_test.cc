@@ -21,6 +21,51 @@ void expect_nothing_wrong(const std::vector<Outcome> &outcomes) {
     for (const Outcome &outcome : outcomes) EXPECT_FALSE(outcome) << outcome->second;
 }
 
+// ---- notes ----
+
+// Returns the next notes of a rank.
+std::vector<std::pair<int, std::string>> next_notes(Control &control) {
+    const Deadline deadline = generous();
+    while (!deadline.expired()) {
+        const std::uint64_t seen = control.events();
+        if (control.has_notes()) return control.take_notes();
+        control.wait_event(seen, deadline.moment());
+    }
+    return {};
+}
+
+TEST(SessionNotes, PassFromRankToRank) {
+    const Place place(4);
+    expect_nothing_wrong(run_threads(place, [](Control &control) {
+        const int rank = control.rank(), next = (rank + 1) % 4, previous = (rank + 3) % 4;
+        EXPECT_TRUE(control.send_note(next, "from " + std::to_string(rank)));
+        const auto notes = next_notes(control);
+        ASSERT_EQ(notes.size(), 1U);
+        EXPECT_EQ(notes[0], std::pair(previous, "from " + std::to_string(previous)));
+        control.all_gather("after", "", generous());
+        // A rank that has left gets no notes, and none is an error.
+        control.start_leave();
+        control.send_note(next, "too late");
+        control.leave(generous());
+        EXPECT_FALSE(control.has_notes());
+    }));
+}
+
+TEST(SessionNotes, ThatBreakTheProtocolEndTheirSender) {
+    for (const bool wrong_rank : {true, false}) {
+        const Place place(3);
+        const auto outcomes = run_threads(place, [&](Control &control) {
+            if (control.rank() == 1)
+                control.send_note(wrong_rank ? 3 : 2, std::string(wrong_rank ? 1 : 4000, 'a'));
+            control.all_gather("after", control.rank() == 1 ? "" : "x", generous());
+            control.all_gather("again", "", generous());
+        });
+        for (const int rank : {0, 2})
+            expect_outcome(outcomes[rank], VESCOMM_ERROR_PEER_FAILED,
+                           {"rank 1", "broke the protocol"});
+    }
+}
+
 // ---- subgroups ----
 
 TEST(SessionSubgroup, GathersAmongItsMembersOnly) {

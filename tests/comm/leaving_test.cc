@@ -59,7 +59,9 @@ TEST(LeavingAnotherNode, IsNoErrorForAsLongAsARankMayBeSilent) {
 // starts first and rank 2 next, so that the start of rank 2 sends all that ranks 0 and 1 need.
 class Forwarded {
 public:
-    Forwarded() {
+    enum class End { leave, stay };
+    // `end`: ranks 0 and 1 leave, or stay until rank 3 has ended its wait.
+    explicit Forwarded(End end) : end_(end) {
         setup_.config.algorithm = "all_to_all_v=two_level";
         setup_.config.progress = "inline";
         setup_.config.silence_seconds = 1;
@@ -84,19 +86,25 @@ public:
             if (rank == 2) rank_2(request);
             else if (rank == 3) rank_3(request);
             else EXPECT_EQ(vescomm_request_wait(request), VESCOMM_OK) << vescomm_get_last_error();
+            done_.count_down();
+            if (end_ == End::stay) done_.wait();
             vescomm_request_free(request);
             if (rank < 2) comm->value->leave();
         });
     }
 
+    TestSetup &setup() { return setup_; }
+
 private:
+    End end_;
     TestSetup setup_{Kind::tcp, {0, 0, 1, 1}};
     std::latch started_[4] = {std::latch(1), std::latch(1), std::latch(1), std::latch(1)};
+    std::latch done_{4};
 };
 
 TEST(LeavingASender, DoesNotEndTheWaitForItsForwardingRank) {
     std::promise<void> ended;
-    Forwarded forwarded;
+    Forwarded forwarded(Forwarded::End::leave);
     forwarded.run(
         [&](vescomm_request_t *request) {
             // A wait for a rank that has left fails after some two seconds.
@@ -107,6 +115,17 @@ TEST(LeavingASender, DoesNotEndTheWaitForItsForwardingRank) {
             EXPECT_EQ(vescomm_request_wait(request), VESCOMM_OK) << vescomm_get_last_error();
             ended.set_value();
         });
+}
+
+TEST(LateForwardingRank, IsNamedWithoutTheSenderThatHasDoneItsPart) {
+    Forwarded forwarded(Forwarded::End::stay);
+    forwarded.setup().config.timeout_seconds = 1;
+    forwarded.run([](vescomm_request_t *) {},
+                  [](vescomm_request_t *request) {
+                      EXPECT_EQ(vescomm_request_wait(request), VESCOMM_ERROR_TIMEOUT);
+                      const std::string why = vescomm_get_last_error();
+                      EXPECT_NE(why.find("waited 1 s for rank 2;"), std::string::npos) << why;
+                  });
 }
 
 // A rank leaves with requests that it has started and not waited for.

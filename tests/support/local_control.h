@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -27,7 +28,8 @@ public:
         : ranks(ranks),
           listeners(static_cast<std::size_t>(ranks)),
           calls(static_cast<std::size_t>(ranks)),
-          left(static_cast<std::size_t>(ranks)) {}
+          left(static_cast<std::size_t>(ranks)),
+          notes(static_cast<std::size_t>(ranks)) {}
 
     // One all-gather. Ranks match their calls by sequence number.
     struct Meeting {
@@ -50,6 +52,7 @@ public:
     std::vector<Control::Listener> listeners;
     std::vector<std::function<void()>> calls;
     std::vector<bool> left;
+    std::vector<std::vector<std::pair<int, std::string>>> notes;  // by receiver
     vescomm_status_t status = VESCOMM_OK;
     std::string why;
     std::map<std::string, std::shared_ptr<LocalControlHub>> subgroups;
@@ -159,6 +162,21 @@ public:
         for (Listener &listener : hub_->listeners)
             if (listener) listener(status, why);
         hub_->report();
+    }
+
+    bool send_note(int rank, std::string bytes) override {
+        std::lock_guard lock(hub_->mutex);
+        hub_->notes[rank].emplace_back(rank_, std::move(bytes));
+        hub_->report();
+        return true;
+    }
+    std::vector<std::pair<int, std::string>> take_notes() override {
+        std::lock_guard lock(hub_->mutex);
+        return std::exchange(hub_->notes[rank_], {});
+    }
+    bool has_notes() const noexcept override {
+        std::lock_guard lock(hub_->mutex);
+        return !hub_->notes[rank_].empty();
     }
 
     std::unique_ptr<Control> subgroup(std::string_view words, const std::vector<int> &members,

@@ -1,0 +1,134 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Notes between ranks about their waits: a rank whose deadline has passed asks which are missing.
+#include <algorithm>
+#include <new>
+
+#include "comm/progress_engine.h"
+
+namespace vescomm::internal {
+
+namespace {
+
+// The search prolongs a wait by at most this time. A rank that is in no call of the library, and
+// has no progress thread, does not answer.
+constexpr auto max_search_time = std::chrono::milliseconds(700);
+
+// Without an event of the control plane, the search makes progress at this interval.
+constexpr auto search_interval = std::chrono::milliseconds(10);
+
+void add(const WaitNote &note, int from, MissingRanks &search) {
+    if (note.kind == WaitNote::Kind::waits) search.add_waiting(from, note.awaited);
+    else search.add_absent(from);
+}
+
+}  // namespace
+
+std::vector<ProgressEngine::RunWait> ProgressEngine::wait_of(const Operation &operation) {
+    if (operation.is_message() || operation.settled()) return {};
+    return {{operation.run_id(), operation.waiting_for(true)}};
+}
+
+// The lanes are as far as they can be: `awaited` has no rank whose flag this rank has not seen yet.
+WaitNote ProgressEngine::answer_to(const RunId &run) {
+    const EngineLock::Caller lock(lock_);
+    running_.progress();
+    for (const Operation *operation : running_.running())
+        for (const RunWait &wait : wait_of(*operation))
+            if (wait.run == run) return {WaitNote::Kind::waits, run, wait.awaited};
+    return {WaitNote::Kind::absent, run};
+}
+
+void ProgressEngine::read_notes() noexcept {
+    try {
+        for (const auto &[from, bytes] : control_.take_notes()) {
+            const auto note = decode_wait_note(bytes, control_.ranks());
+            if (!note) continue;
+            if (note->kind == WaitNote::Kind::question) {
+                control_.send_note(from, encode(answer_to(note->run)));
+                continue;
+            }
+            const std::lock_guard lock(searches_mutex_);
+            for (Search *search : searches_)
+                if (search->run == note->run) add(*note, from, search->ranks);
+        }
+    } catch (const std::bad_alloc &) {
+        // A rank without memory does not answer.
+    }
+}
+
+// A search, which read_notes() finds for as long as this object exists.
+class ProgressEngine::ListedSearch {
+public:
+    ListedSearch(ProgressEngine &engine, const RunId &run, const std::vector<int> &awaited)
+        : engine_(engine), search_{run, MissingRanks(engine.control_.rank(), awaited)} {
+        const std::lock_guard lock(engine_.searches_mutex_);
+        engine_.searches_.push_back(&search_);
+    }
+    ~ListedSearch() {
+        const std::lock_guard lock(engine_.searches_mutex_);
+        std::erase(engine_.searches_, &search_);
+    }
+    ListedSearch(const ListedSearch &) = delete;
+    ListedSearch &operator=(const ListedSearch &) = delete;
+
+    template <typename Use>
+    auto with(const Use &use) {
+        const std::lock_guard lock(engine_.searches_mutex_);
+        return use(search_.ranks);
+    }
+    const RunId &run() const { return search_.run; }
+
+private:
+    ProgressEngine &engine_;
+    Search search_;
+};
+
+bool ProgressEngine::search(ListedSearch &search, const std::function<bool()> &done,
+                            Clock::time_point until) {
+    for (;;) {
+        const std::uint64_t seen = control_.events();
+        const auto questions =
+            search.with([](MissingRanks &ranks) { return ranks.take_questions(); });
+        for (const int rank : questions) {
+            // A rank that has left does not answer.
+            if (control_.has_left(rank) ||
+                !control_.send_note(rank, encode({WaitNote::Kind::question, search.run()})))
+                search.with([rank](MissingRanks &ranks) { ranks.add_absent(rank); });
+        }
+        // Throws if another rank has reported a failure.
+        if (attempt(done)) return true;
+        read_notes();
+        if (search.with([](const MissingRanks &ranks) { return ranks.complete(); }) ||
+            Clock::now() >= until)
+            return false;
+        control_.wait_event(seen, std::min(until, Clock::now() + search_interval));
+    }
+}
+
+bool ProgressEngine::find_missing(const std::function<bool()> &done, const Waiting &waiting,
+                                  std::vector<int> &missing) {
+    std::vector<RunWait> runs;
+    if (waiting.runs) {
+        const EngineLock::Caller lock(lock_);
+        runs = waiting.runs();
+    }
+    const Clock::time_point until = Clock::now() + max_search_time;
+    std::vector<int> found;
+    for (const RunWait &each : runs) {
+        if (each.awaited.empty()) continue;
+        ListedSearch listed(*this, each.run, each.awaited);
+        if (search(listed, done, until)) return true;
+        for (const int rank : listed.with([](MissingRanks &ranks) { return ranks.missing(); }))
+            found.push_back(rank);
+    }
+    if (found.empty()) return false;
+    std::ranges::sort(found);
+    // std::ranges::unique() does not compile with clang 14.
+    found.erase(std::unique(found.begin(), found.end()), found.end());
+    missing = std::move(found);
+    return false;
+}
+
+}  // namespace vescomm::internal

@@ -1,0 +1,96 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/missing_ranks.h"
+
+#include <algorithm>
+
+#include "bootstrap/wire.h"
+
+namespace vescomm::internal {
+
+std::string encode(const WaitNote &note) {
+    std::string bytes;
+    put_number(bytes, static_cast<std::uint8_t>(note.kind));
+    put_number(bytes, note.run.channel);
+    put_number(bytes, note.run.number);
+    const std::size_t count = std::min(note.awaited.size(), max_noted_ranks);
+    for (std::size_t i = 0; i < count; ++i)
+        put_number(bytes, static_cast<std::uint32_t>(note.awaited[i]));
+    return bytes;
+}
+
+std::optional<WaitNote> decode_wait_note(std::string_view bytes, int ranks) {
+    WireReader reader(bytes);
+    WaitNote note;
+    const auto kind = reader.number<std::uint8_t>();
+    note.run.channel = reader.number<std::uint32_t>();
+    note.run.number = reader.number<std::uint32_t>();
+    if (!reader.good() || kind < static_cast<std::uint8_t>(WaitNote::Kind::question) ||
+        kind > static_cast<std::uint8_t>(WaitNote::Kind::waits))
+        return std::nullopt;
+    note.kind = static_cast<WaitNote::Kind>(kind);
+    const std::size_t count = reader.rest().size() / sizeof(std::uint32_t);
+    if (count > max_noted_ranks || (count > 0 && note.kind != WaitNote::Kind::waits))
+        return std::nullopt;
+    for (std::size_t i = 0; i < count; ++i) {
+        const auto rank = reader.number<std::uint32_t>();
+        if (rank >= static_cast<std::uint32_t>(ranks)) return std::nullopt;
+        note.awaited.push_back(static_cast<int>(rank));
+    }
+    if (!reader.finished()) return std::nullopt;
+    return note;
+}
+
+MissingRanks::MissingRanks(int rank, const std::vector<int> &awaited) {
+    ranks_[rank] = State::waits;
+    reach(awaited);
+}
+
+void MissingRanks::reach(const std::vector<int> &ranks) {
+    for (const int rank : ranks) ranks_.try_emplace(rank, State::unasked);
+}
+
+std::vector<int> MissingRanks::take_questions() {
+    std::vector<int> ranks;
+    for (auto &[rank, state] : ranks_) {
+        if (state != State::unasked || questions_ == max_questions) continue;
+        state = State::asked;
+        ++questions_;
+        ranks.push_back(rank);
+    }
+    return ranks;
+}
+
+void MissingRanks::add_waiting(int rank, const std::vector<int> &awaited) {
+    // A rank that waits for no rank keeps the others waiting.
+    if (awaited.empty()) return add_absent(rank);
+    const auto found = ranks_.find(rank);
+    if (found == ranks_.end() || found->second != State::asked) return;
+    found->second = State::waits;
+    reach(awaited);
+}
+
+void MissingRanks::add_absent(int rank) {
+    const auto found = ranks_.find(rank);
+    if (found != ranks_.end() && found->second == State::asked) found->second = State::absent;
+}
+
+std::vector<int> MissingRanks::in(State state) const {
+    std::vector<int> ranks;
+    for (const auto &[rank, each] : ranks_)
+        if (each == state) ranks.push_back(rank);
+    return ranks;
+}
+
+bool MissingRanks::complete() const {
+    return in(State::asked).empty() && (questions_ == max_questions || in(State::unasked).empty());
+}
+
+std::vector<int> MissingRanks::missing() const {
+    std::vector<int> ranks = in(State::absent);
+    for (const int rank : in(State::asked)) ranks.push_back(rank);
+    std::ranges::sort(ranks);
+    return ranks.empty() ? in(State::unasked) : ranks;
+}
+
+}  // namespace vescomm::internal
