@@ -18,7 +18,7 @@ percent=${1:-95}
 # Code that reads untrusted bytes.
 measured=(
     'libvescomm/bootstrap/.*'
-    'libvescomm/comm/(peer_info|invitation|machine_exchange)\.(cc|h)'
+    'libvescomm/comm/(peer_info|invitation|machine_exchange|missing_ranks)\.(cc|h)'
     'libvescomm/config/.*'
     'libvescomm/layout/layout_bytes\.cc'
     'libvescomm/observe/log\.cc'
@@ -33,7 +33,7 @@ measured=(
 )
 # Tests that cover this code, in addition to the suites bootstrap and fuzz.
 tests=(
-    config peer_info log machine_file machine_exchange layout cores flight_report schedule_forced
+    config peer_info missing_ranks log machine_file machine_exchange layout cores flight_report schedule_forced
     planner_input planner_input_fuzz ucx tcp puts checkpoint
 )
 # Tests of programs, and the programs.

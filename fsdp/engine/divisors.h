@@ -17,4 +17,15 @@ inline float expert_divisor(const Spec &spec, const Mesh &mesh) {
     return static_cast<float>(divisor / mesh.replicas());
 }
 
+// The divisor of gradients before their sum over `ranks` ranks in `type`. In f16 that is the
+// smallest power of two that is not below the square root of the ranks: sums overflow, and small
+// gradients lose bits, each that many times later than without or with the whole divisor. The sum
+// is multiplied by it again in f32.
+inline float predivisor(vescomm_type_t type, int ranks) {
+    float divisor = 1;
+    if (type == VESCOMM_F16)
+        while (divisor * divisor < static_cast<float>(ranks)) divisor *= 2;
+    return divisor;
+}
+
 }  // namespace vescomm::fsdp

@@ -25,10 +25,29 @@ float average_factor(const Spec &spec, double ranks) {
     return spec.options().average != 0 ? static_cast<float>(1.0 / ranks) : 1.0f;
 }
 
-std::size_t scratch_needed(const ModelPlan &plan, const Shards &shards, bool averages) {
+std::vector<float> predivisors(const ModelPlan &plan) {
+    std::vector<float> divisors;
+    for (const Bucket &bucket : plan.buckets)
+        divisors.push_back(
+            predivisor(bucket.gradient_type, plan.mesh.shard_ranks_of(bucket.kind())));
+    return divisors;
+}
+
+std::vector<float> sum_factors(const Spec &spec, const ModelPlan &plan) {
+    const float dense = average_factor(spec, plan.mesh.shard_ranks);
+    const float experts = average_factor(spec, expert_divisor(spec, plan.mesh));
+    std::vector<float> factors = predivisors(plan);
+    for (std::size_t bucket = 0; bucket < factors.size(); ++bucket)
+        factors[bucket] *= plan.buckets[bucket].kind() == UnitKind::experts ? experts : dense;
+    return factors;
+}
+
+// `factors`: those of sums, by bucket.
+std::size_t scratch_needed(const ModelPlan &plan, const Shards &shards,
+                           const std::vector<float> &factors) {
     std::size_t bytes = 0;
-    for (std::size_t bucket = 0; averages && bucket < plan.buckets.size(); ++bucket)
-        if (plan.buckets[bucket].trainable)
+    for (std::size_t bucket = 0; bucket < plan.buckets.size(); ++bucket)
+        if (plan.buckets[bucket].trainable && factors[bucket] != 1)
             bytes = std::max(bytes, shards.gradient(bucket).size_bytes());
     if (!shards.on_device() && plan.mesh.replicas() > 1)
         bytes = std::max(bytes, std::min(replica_part_bytes, shards.gradients().size_bytes()));
@@ -48,11 +67,11 @@ Gradients::Gradients(const Spec &spec, const ModelPlan &plan, const Shards &shar
       watch_(watch),
       links_(links),
       streams_(streams),
-      average_{average_factor(spec, plan.mesh.shard_ranks),
-               average_factor(spec, expert_divisor(spec, plan.mesh))},
+      predivisors_(predivisors(plan)),
+      factors_(sum_factors(spec, plan)),
       pool_(plan.gradient_slot_ranges, plan.gradient_slots.size()),
       buffers_(plan, position, SlotUse::gradients, unit_names, links),
-      scratch_(scratch_needed(plan, shards, average_[0] != 1 || average_[1] != 1)),
+      scratch_(scratch_needed(plan, shards, factors_)),
       written_(plan.gradient_slots.size()),
       drained_(plan.gradient_slots.size()),
       transfers_(transfers),
@@ -158,6 +177,7 @@ void Gradients::start(int unit, int slot, const Announcement &announcement) {
     const cuda::Stream stream = streams_.reduce();
     written_[slot].wait_on(stream);
     streams_.order(streams_.compute(), stream);
+    divide(unit, slot);
     links_.shard(kind).call(stream, [&](vescomm_gpu_comm_t *) {
         return vescomm_gpu_buffer_reduce_scatter_v(buffers.data(), buffers.size(), VESCOMM_SUM,
                                                    stream);
@@ -166,22 +186,32 @@ void Gradients::start(int unit, int slot, const Announcement &announcement) {
     drained_[slot].record(stream);
 }
 
+void Gradients::divide(int unit, int slot) {
+    for (const std::size_t bucket : plan_.of_unit[unit]) {
+        if (!buffers_.has(bucket) || predivisors_[bucket] == 1) continue;
+        const vescomm_gpu_piece_t all =
+            whole(static_cast<std::size_t>(plan_.buckets[bucket].elements));
+        check(vescomm_gpu_scale(buffers_.data(slot, bucket), buffers_.type(bucket),
+                                1 / predivisors_[bucket], &all, 1, streams_.reduce()));
+    }
+}
+
 void Gradients::take_sum(int unit, int slot, bool adds) {
     const cuda::Stream stream = streams_.reduce();
-    const float average = average_[static_cast<int>(plan_.kinds[unit])];
     for (const std::size_t bucket : plan_.of_unit[unit]) {
         if (!buffers_.has(bucket) || shards_.gradient(bucket).empty()) continue;
         float *shard = shards_.gradient(bucket).data();
         const vescomm_gpu_piece_t all = whole(shards_.gradient(bucket).size());
         const void *sum = buffers_.shard(slot, bucket);
         const vescomm_type_t type = buffers_.type(bucket);
-        if (adds && average == 1) {
+        const float factor = factors_[bucket];
+        if (adds && factor == 1) {
             check(vescomm_gpu_add(shard, VESCOMM_F32, sum, type, &all, 1, stream));
             continue;
         }
         float *into = adds ? reinterpret_cast<float *>(scratch_.data()) : shard;
         check(vescomm_gpu_copy(into, VESCOMM_F32, sum, type, &all, 1, stream));
-        if (average != 1) check(vescomm_gpu_scale(into, VESCOMM_F32, average, &all, 1, stream));
+        if (factor != 1) check(vescomm_gpu_scale(into, VESCOMM_F32, factor, &all, 1, stream));
         if (adds) check(vescomm_gpu_add(shard, VESCOMM_F32, into, VESCOMM_F32, &all, 1, stream));
     }
 }

@@ -6,6 +6,8 @@
 //
 //     compute   the trainer writes, zeros ──┐ written       ┌──► the slot is used again
 //     reduce                                └──► sum ─► add ┘ drained
+//
+// Those in f16 are divided before the sum, see predivisor().
 #pragma once
 
 #include <vector>
@@ -48,6 +50,8 @@ private:
     // Adds the sums of a unit in a slot to the gradient shards, or overwrites these.
     void take_sum(int unit, int slot, bool adds);
     void fill_with_zeros(int unit, int slot);
+    // Divides the gradients of a unit in a slot by their predivisors, on the reduce stream.
+    void divide(int unit, int slot);
     // Sums a part of the gradient shards, with the sums in `sum` on the way, which may be the part.
     void sum_over_replicas(std::span<float> part, float *sum);
     // Calls the body, which puts work on the compute stream, after the writes of other streams into
@@ -64,10 +68,11 @@ private:
     Watch &watch_;
     Links &links_;
     Streams &streams_;
-    float average_[2];  // by kind of unit: factor of sums; 1: none
+    std::vector<float> predivisors_;  // by bucket
+    std::vector<float> factors_;  // by bucket: of sums, with the average; 1: none
     SlotPool pool_;
     SlotBuffers buffers_;
-    Bytes scratch_;  // in f32: averages that are added, sums over replicas of pinned memory
+    Bytes scratch_;  // in f32: scaled sums that are added, sums over replicas of pinned memory
     std::vector<Event> written_;  // by slot: by the engine, on the last compute stream
     std::vector<Event> drained_;  // by slot: on the reduce stream
     Transfers transfers_;  // by slot: their starts by the host

@@ -44,6 +44,38 @@ TEST(DeviceValues, AreAveragedAsOnTheHost) {
     }
 }
 
+// Gradients of 28,672 in f16, whose sum over three ranks and more is above the largest f16, 65,504.
+TEST(DeviceValues, DoNotOverflowInSumsInF16) {
+    for (const int ranks : {1, 2, 3, 4})
+        for (const int average : {0, 1})
+            for (const int micro_batches : {1, 2})
+                run_ranks(ranks, [&](Communicator &comm) {
+                    gpu_double::Device device(comm.rank());
+                    vescomm_fsdp_spec_options_t chosen = on_device();
+                    chosen.compute_type = VESCOMM_F16;
+                    chosen.average = average;
+                    const Described described =
+                        describe({{"a", {{.name = "w", .shape = {36}}}}}, "zero3", chosen);
+                    Engine engine(described.spec, comm);
+                    fill(engine);
+                    const float *gradients = device.upload(std::vector<float>(36, 28'672));
+                    for (int batch = 1; batch <= micro_batches; ++batch) {
+                        engine.begin(batch == micro_batches ? VESCOMM_FSDP_LAST : 0);
+                        engine.pre_forward(0, device.stream);
+                        engine.post_forward(0, device.stream);
+                        engine.pre_backward(0, device.stream);
+                        engine.push_gradient(0, gradients, VESCOMM_F32, device.stream);
+                        engine.post_backward(0, device.stream);
+                        engine.finish_backward(device.stream);
+                    }
+                    const double sum = 28'672.0 * micro_batches * (average ? 1 : ranks);
+                    EXPECT_FLOAT_EQ(engine.step(vescomm_fsdp_step_init(), device.stream).norm,
+                                    6 * sum)
+                        << ranks << " ranks, average " << average;
+                });
+    EXPECT_EQ(gpu_double::take_violations(), "");
+}
+
 TEST(DeviceValues, HaveTiedAndFrozenParameters) {
     std::vector<UnitModel> units = odd_model();
     units.back().parameters.push_back({.name = "tied", .shape = {37, 12}, .tied_to = 0});
