@@ -126,10 +126,12 @@ DeviceArray buffer_tensor(const GpuBuffer &buffer, nb::handle which) {
 }
 
 nb::str explain_buffer(const GpuBuffer &buffer, bool reduces) {
+    buffer.get();
+    const std::shared_ptr<GpuBufferHandle> handle = buffer.handle;
     const char *text = nullptr;
-    vescomm_gpu_buffer_t *const got = buffer.get();
-    check(buffer.handle->gpu->comm->call(
-        [&] { return vescomm_gpu_buffer_explain(got, reduces ? 1 : 0, &text); }));
+    // A destructor that runs within the call may free the buffer, which is null then.
+    check(handle->gpu->comm->call(
+        [&] { return vescomm_gpu_buffer_explain(handle->buffer, reduces ? 1 : 0, &text); }));
     return to_str(text);
 }
 
@@ -147,34 +149,38 @@ struct Group {
     explicit Group(const std::vector<const GpuBuffer *> &given) {
         for (const GpuBuffer *buffer : given) {
             if (buffer == nullptr) refuse("one of the buffers is None; give device buffers");
-            buffers.push_back(buffer->get());
+            buffer->get();
+            handles.push_back(buffer->handle);
         }
-        if (!given.empty()) comm = given[0]->handle->gpu->comm;
     }
 
+    // Calls a function of the buffers and their number. A destructor that runs within the call may
+    // free a buffer, which is null then.
     template <typename Function>
     void run(Function &&function) const {
-        if (comm) check(comm->call(function));
+        if (handles.empty()) return;
+        std::vector<vescomm_gpu_buffer_t *> buffers(handles.size());
+        check(handles[0]->gpu->comm->call([&] {
+            for (std::size_t i = 0; i < handles.size(); ++i) buffers[i] = handles[i]->buffer;
+            return function(buffers.data(), buffers.size());
+        }));
     }
 
-    std::vector<vescomm_gpu_buffer_t *> buffers;
-    std::shared_ptr<CommHandle> comm;
+    std::vector<std::shared_ptr<GpuBufferHandle>> handles;
 };
 
 void gather_buffers(const std::vector<const GpuBuffer *> &buffers, Integer stream) {
     const Group group(buffers);
-    group.run([&] {
-        return vescomm_gpu_buffer_all_gather_v(group.buffers.data(), group.buffers.size(),
-                                               stream.pointer());
+    group.run([&](vescomm_gpu_buffer_t *const *all, std::size_t count) {
+        return vescomm_gpu_buffer_all_gather_v(all, count, stream.pointer());
     });
 }
 
 void reduce_buffers(const std::vector<const GpuBuffer *> &buffers, Integer op, Integer stream) {
     const Group group(buffers);
     const std::int32_t small_op = op.small("op");
-    group.run([&] {
-        return vescomm_gpu_buffer_reduce_scatter_v(group.buffers.data(), group.buffers.size(),
-                                                   small_op, stream.pointer());
+    group.run([&](vescomm_gpu_buffer_t *const *all, std::size_t count) {
+        return vescomm_gpu_buffer_reduce_scatter_v(all, count, small_op, stream.pointer());
     });
 }
 
