@@ -42,9 +42,15 @@ struct RegisteredMemory {
     }
 };
 
+constexpr const char *no_memory = "the array has no memory; Communicator.empty() makes one";
+
 // An object of nanobind for the same memory, which exports it by DLPack. It keeps `self` alive.
 nb::object exporter(nb::handle self) {
-    const auto &array = nb::cast<const Array &>(self);
+    if (!nb::inst_ready(self)) {  // made by __new__() alone
+        PyErr_SetString(PyExc_BufferError, no_memory);
+        throw nb::python_error();
+    }
+    const auto &array = *nb::inst_ptr<Array>(self);
     require_exportable(array.shape().size());
     const std::vector<std::size_t> shape(array.shape().begin(), array.shape().end());
     return nb::cast(nb::ndarray<nb::array_api>(array.data(), shape.size(), shape.data(), self,
@@ -61,8 +67,7 @@ bool any_order(const Array &array) {
 int get_buffer(PyObject *self, Py_buffer *view, int flags) {
     view->obj = nullptr;
     if (!nb::inst_ready(self)) {  // made by __new__() alone
-        PyErr_SetString(PyExc_BufferError,
-                        "the array has no memory; Communicator.empty() makes one");
+        PyErr_SetString(PyExc_BufferError, no_memory);
         return -1;
     }
     const auto &array = *nb::inst_ptr<Array>(self);
