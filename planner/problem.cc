@@ -151,8 +151,11 @@ void check_weights(std::span<const std::int64_t> weights, int ranks, Mode mode) 
 
 std::string quoted(const std::string &name) {
     constexpr std::size_t longest = 120;
+    std::size_t end = std::min(name.size(), longest);
+    // Do not cut inside a UTF-8 character.
+    while (end < name.size() && end > 0 && (name[end] & 0xc0) == 0x80) --end;
     std::string text = "\"";
-    for (const char character : name.substr(0, longest)) {
+    for (const char character : name.substr(0, end)) {
         const auto byte = static_cast<unsigned char>(character);
         if (byte < 0x20 || byte == 0x7f) {
             text += fmt::format("\\x{:02x}", byte);

@@ -95,6 +95,17 @@ TEST(Layout, NamesTheBoundariesNextToAWrongCut) {
     EXPECT_NE(sentence(139).find("move the cut to 136 or 140"), std::string::npos);
 }
 
+TEST(Layout, CutsLongNamesBetweenCharacters) {
+    std::string shown = "x", name;
+    for (int i = 0; i < 59; ++i) shown += "é";
+    name = shown + "éé";  // the 120th byte is the second one of an é
+    EXPECT_EQ(refusal({{.name = name, .shape = {5}}}, 1, {0, 1}).substr(0, shown.size() + 13),
+              "tensor \"" + shown + "...\" ");
+    // Names need not be UTF-8.
+    EXPECT_EQ(refusal({{.name = std::string(130, '\x80'), .shape = {5}}}, 1, {0, 1}).substr(0, 13),
+              "tensor \"...\" ");
+}
+
 TEST(Layout, AcceptsEmptyLayoutsAndTensors) {
     const Layout nothing({}, 0, {0, 0});
     EXPECT_EQ(nothing.ranks(), 1);

@@ -56,6 +56,16 @@ TEST_F(PlannerApi, ReturnsALayoutAndItsFigures) {
     EXPECT_EQ(vescomm_layout_free(layout), VESCOMM_OK);
 }
 
+TEST_F(PlannerApi, CutsLongNamesBetweenCharacters) {
+    std::string shown = "x", name;
+    for (int i = 0; i < 59; ++i) shown += "é";
+    name = shown + "éé";  // the 120th byte is the second one of an é
+    tensors[0].name = name.c_str();
+    tensors[0].batch_dimensions = 9;
+    expect_refused(vescomm_plan(tensors, 2, 4, nullptr, &layout, nullptr),
+                   ("\"" + shown + "...\"").c_str());
+}
+
 TEST_F(PlannerApi, ReturnsNoLayoutAsAnAnswer) {
     vescomm_planner_options_t options = vescomm_planner_options_init();
     options.mode = VESCOMM_PLANNER_UNIFORM;

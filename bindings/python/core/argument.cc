@@ -8,10 +8,13 @@
 #include <algorithm>
 #include <array>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "array.h"
+#include "convert.h"
 #include "errors.h"
+#include "export.h"
 #include "types.h"
 
 namespace nb = nanobind;
@@ -20,18 +23,14 @@ namespace vescomm::python {
 
 namespace {
 
-using Readable = nb::ndarray<nb::ro>;
-
 struct Reader {
     nb::handle array;
     const char *name;
     const TypeArgument &explicit_type;
 
-    std::string type_name() const { return nb::cast<std::string>(array.type().attr("__name__")); }
+    std::string subject() const { return std::string(name) + ", a " + type_name_of(array) + ", "; }
 
-    [[noreturn]] void refuse(const std::string &why) const {
-        python::refuse(std::string(name) + ", a " + type_name() + ", " + why);
-    }
+    [[noreturn]] void refuse(const std::string &why) const { python::refuse(subject() + why); }
 
     // The type of the elements. `natural`: the type that the array names, or 0. `bytes`: the size
     // of its elements.
@@ -43,7 +42,7 @@ struct Reader {
                        "are meant: type=");
             return natural;
         }
-        const vescomm_type_t given = explicit_type->small();
+        const vescomm_type_t given = explicit_type->small("type");
         if (vescomm_type_get_bytes(given) != bytes)
             refuse("has elements of " + std::to_string(bytes) + " bytes, and type=" +
                    name_of(given) + " has " + std::to_string(vescomm_type_get_bytes(given)));
@@ -88,37 +87,27 @@ struct Reader {
 
     // NumPy's arrays of ml_dtypes: neither DLPack nor the buffer protocol has their types.
     std::optional<Argument> from_interface(bool output) const {
-        nb::object interface;
-        try {
-            interface = array.attr("__array_interface__");
-        } catch (const nb::python_error &) {
-            return {};
-        }
-        const auto values = nb::cast<nb::dict>(interface);
-        const auto data = nb::cast<nb::tuple>(values["data"]);
-        if (output && nb::cast<bool>(data[1])) refuse("is read-only; an output is written");
-        const auto shape = nb::cast<nb::tuple>(values["shape"]);
-        const std::string code = nb::cast<nb::str>(values["typestr"]).c_str();
-        if (code.starts_with("|O")) refuse("has elements that are objects of Python");
-        if (code.size() < 3 || code[0] == '>')
+        const auto found = interface_of(array, subject());
+        if (!found) return {};
+        const ArrayInterface &interface = *found;
+        if (output && interface.read_only) refuse("is read-only; an output is written");
+        if (interface.kind == 'O') refuse("has elements that are objects of Python");
+        if (interface.kind == 'U') refuse("has elements that are texts");
+        if (!interface.native)
             refuse("has elements in an order of bytes that is not this machine's");
-        const std::size_t bytes = std::stoul(code.substr(2));
-        const auto extent = [&](std::size_t i) { return nb::cast<std::int64_t>(shape[i]); };
-        if (values.contains("strides") && !values["strides"].is_none()) {
-            const auto strides = nb::cast<nb::tuple>(values["strides"]);
+        const auto extent = [&](std::size_t i) { return interface.shape[i]; };
+        if (interface.strides)
             require_contiguous(
-                shape.size(), extent,
-                [&](std::size_t i) { return nb::cast<std::int64_t>(strides[i]); },
-                static_cast<std::int64_t>(bytes));
-        }
+                interface.shape.size(), extent,
+                [&](std::size_t i) { return (*interface.strides)[i]; },
+                static_cast<std::int64_t>(interface.element_bytes));
         vescomm_type_t natural = VESCOMM_TYPE_DEFAULT;
         if (nb::hasattr(array, "dtype"))
             natural = type_of(std::string_view(nb::str(array.attr("dtype").attr("name")).c_str()));
         Argument argument;
-        argument.type = type(natural, bytes);
-        argument.elements = 1;
-        for (std::size_t i = 0; i < shape.size(); ++i) argument.elements *= extent(i);
-        argument.data = reinterpret_cast<void *>(nb::cast<std::uintptr_t>(data[0]));
+        argument.type = type(natural, interface.element_bytes);
+        argument.elements = interface.elements;
+        argument.data = interface.data;
         argument.owner = nb::borrow(array);
         return argument;
     }
@@ -148,6 +137,7 @@ bool is_of_jax(nb::handle type) {
 struct Traits {
     bool immutable = false;
     bool lazy = false;  // has views that conjugate or negate elements as they are read
+    bool dlpack = false;  // exports DLPack, or is a capsule
 };
 
 Traits traits_of(nb::handle type) {
@@ -161,7 +151,8 @@ Traits traits_of(nb::handle type) {
     const auto found = std::ranges::find(known, type.ptr(), &Known::type);
     if (found != known.end()) return found->traits;
     const Traits traits{is_of_jax(type),
-                        nb::hasattr(type, "is_conj") && nb::hasattr(type, "is_neg")};
+                        nb::hasattr(type, "is_conj") && nb::hasattr(type, "is_neg"),
+                        exports_dlpack(type)};
     Known &oldest = known[next];
     next = (next + 1) % known.size();
     PyObject *const dropped = std::exchange(oldest.type, Py_NewRef(type.ptr()));
@@ -183,24 +174,39 @@ void refuse_lazy(const Reader &reader) {
     if (nb::cast<bool>(reader.array.attr("is_neg")())) refuse("negative", "resolve_neg");
 }
 
-// The object that nanobind imports. It reads the strides of a buffer, which ctypes leaves null; a
-// memoryview has them.
-nb::object importable(nb::handle array) {
-    if (!PyObject_CheckBuffer(array.ptr()) || nb::hasattr(array.type(), "__dlpack__"))
-        return nb::borrow(array);
-    PyObject *const view = PyMemoryView_FromObject(array.ptr());
-    if (view != nullptr) return nb::steal(view);
-    PyErr_Clear();
-    return nb::none();
-}
-
 template <typename Imported>
-std::optional<Argument> import(const Reader &reader, Imported Argument::*member) {
+std::optional<Argument> import(const Reader &reader, const Traits &traits,
+                               Imported Argument::*member, NoExport &why) {
     Imported imported;
-    if (!nb::try_cast(importable(reader.array), imported, false)) return {};
+    constexpr bool writable = std::is_same_v<Imported, nb::ndarray<>>;
+    const auto take = [&imported](const nb::object &exported) {
+        return exported.is_valid() && nb::try_cast(exported, imported, false);
+    };
+    nb::object capsule;
+    if (traits.dlpack) capsule = export_dlpack(reader.array, writable, why);
+    // nanobind would import another value, too, such as bytes.
+    if (!capsule.is_valid() || !PyCapsule_CheckExact(capsule.ptr()) || !take(capsule)) {
+        why.returned = std::move(capsule);
+        if (!take(export_buffer(reader.array)) && !take(export_dlpack_of_framework(reader.array)))
+            return {};
+    }
     Argument argument = reader.from_dlpack(imported);
     argument.*member = std::move(imported);
+    argument.owner = nb::borrow(reader.array);
     return argument;
+}
+
+[[noreturn]] void refuse_object(const Reader &reader, NoExport &why) {
+    if (why.raised)
+        refuse_because(reader.subject() + "is not an array: its __dlpack__() raised " +
+                           type_name_of(why.raised->value()) + ": " + text_of(*why.raised),
+                       *why.raised);
+    const std::string unusable = why.returned.is_valid() ? why_unusable(why.returned) : "";
+    if (!unusable.empty()) {
+        const bool capsule = PyCapsule_CheckExact(reader.array.ptr());
+        reader.refuse((capsule ? "is " : "is not an array: its __dlpack__() returned ") + unusable);
+    }
+    reader.refuse("is not an array: it has neither __dlpack__() nor the buffer protocol");
 }
 
 }  // namespace
@@ -208,10 +214,13 @@ std::optional<Argument> import(const Reader &reader, Imported Argument::*member)
 Argument read_source(nb::handle array, const char *name, const TypeArgument &type) {
     const Reader reader{array, name, type};
     if (auto own = reader.from_own()) return std::move(*own);
-    if (traits_of(array.type()).lazy) refuse_lazy(reader);
-    if (auto imported = import(reader, &Argument::readable)) return std::move(*imported);
+    const Traits traits = traits_of(array.type());
+    if (traits.lazy) refuse_lazy(reader);
+    NoExport why;
+    if (auto imported = import(reader, traits, &Argument::readable, why))
+        return std::move(*imported);
     if (auto interface = reader.from_interface(false)) return std::move(*interface);
-    reader.refuse("is not an array: it has neither __dlpack__() nor the buffer protocol");
+    refuse_object(reader, why);
 }
 
 Argument read_output(nb::handle array, const char *name, const TypeArgument &type) {
@@ -220,12 +229,14 @@ Argument read_output(nb::handle array, const char *name, const TypeArgument &typ
     const Traits traits = traits_of(array.type());
     if (traits.immutable) reader.refuse("is immutable; an output is written");
     if (traits.lazy) refuse_lazy(reader);
-    if (auto imported = import(reader, &Argument::writable)) return std::move(*imported);
+    NoExport why;
+    if (auto imported = import(reader, traits, &Argument::writable, why))
+        return std::move(*imported);
     if (auto interface = reader.from_interface(true)) return std::move(*interface);
-    Readable readable;
-    if (nb::try_cast(importable(array), readable, false))
+    NoExport ignored;
+    if (import(reader, traits, &Argument::readable, ignored))
         reader.refuse("is read-only; an output is written");
-    reader.refuse("is not an array: it has neither __dlpack__() nor the buffer protocol");
+    refuse_object(reader, why);
 }
 
 }  // namespace vescomm::python

@@ -6,6 +6,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <string>
 
 #include "docs.h"
@@ -31,25 +32,42 @@ struct RegisteredMemory {
             status = vescomm_malloc(comm->get(), bytes, &data);
         }
         check(status);
+        CommHandle::array_memory().insert(data);
     }
     RegisteredMemory(const RegisteredMemory &) = delete;
     RegisteredMemory &operator=(const RegisteredMemory &) = delete;
-    ~RegisteredMemory() { vescomm_mfree(comm->get(), data); }
+    ~RegisteredMemory() {
+        CommHandle::array_memory().erase(data);
+        vescomm_mfree(comm->get(), data);
+    }
 };
+
+constexpr const char *no_memory = "the array has no memory; Communicator.empty() makes one";
 
 // An object of nanobind for the same memory, which exports it by DLPack. It keeps `self` alive.
 nb::object exporter(nb::handle self) {
-    const auto &array = nb::cast<const Array &>(self);
+    if (!nb::inst_ready(self)) {  // made by __new__() alone
+        PyErr_SetString(PyExc_BufferError, no_memory);
+        throw nb::python_error();
+    }
+    const auto &array = *nb::inst_ptr<Array>(self);
+    require_exportable(array.shape().size());
     const std::vector<std::size_t> shape(array.shape().begin(), array.shape().end());
     return nb::cast(nb::ndarray<nb::array_api>(array.data(), shape.size(), shape.data(), self,
                                                nullptr, dlpack_of(array.type())));
 }
 
+// The order of Fortran, too: at most one extent differs from 1, or there are no elements.
+bool any_order(const Array &array) {
+    return array.elements() == 0 || std::ranges::count_if(array.shape(), [](std::int64_t extent) {
+                                        return extent != 1;
+                                    }) <= 1;
+}
+
 int get_buffer(PyObject *self, Py_buffer *view, int flags) {
     view->obj = nullptr;
     if (!nb::inst_ready(self)) {  // made by __new__() alone
-        PyErr_SetString(PyExc_BufferError,
-                        "the array has no memory; Communicator.empty() makes one");
+        PyErr_SetString(PyExc_BufferError, no_memory);
         return -1;
     }
     const auto &array = *nb::inst_ptr<Array>(self);
@@ -61,19 +79,37 @@ int get_buffer(PyObject *self, Py_buffer *view, int flags) {
                      name_of(array.type()));
         return -1;
     }
+    const auto asks = [flags](int for_flags) { return (flags & for_flags) == for_flags; };
+    if (asks(PyBUF_F_CONTIGUOUS) && !any_order(array)) {
+        PyErr_SetString(PyExc_BufferError,
+                        "the array is in the order of C, and a buffer in that of Fortran is asked "
+                        "for");
+        return -1;
+    }
+    // A consumer that takes no shape reads bytes.
+    if (!asks(PyBUF_ND) && asks(PyBUF_FORMAT)) {
+        PyErr_SetString(PyExc_BufferError,
+                        "a buffer with a format and without a shape is asked for; it needs both");
+        return -1;
+    }
+    if (array.shape().size() > max_exported_dimensions) {
+        PyErr_SetString(PyExc_BufferError, too_many_dimensions(array.shape().size()).c_str());
+        return -1;
+    }
     static_assert(sizeof(Py_ssize_t) == sizeof(std::int64_t));
     const auto numbers = [](const std::vector<std::int64_t> &all) {
-        return reinterpret_cast<Py_ssize_t *>(const_cast<std::int64_t *>(all.data()));
+        return all.empty() ? nullptr
+                           : reinterpret_cast<Py_ssize_t *>(const_cast<std::int64_t *>(all.data()));
     };
     view->buf = array.data();
     view->obj = Py_NewRef(self);
     view->len = static_cast<Py_ssize_t>(array.bytes());
     view->itemsize = static_cast<Py_ssize_t>(vescomm_type_get_bytes(array.type()));
     view->readonly = 0;
-    view->ndim = static_cast<int>(array.shape().size());
+    view->ndim = asks(PyBUF_ND) ? static_cast<int>(array.shape().size()) : 1;
     view->format = (flags & PyBUF_FORMAT) != 0 ? const_cast<char *>(format) : nullptr;
-    view->shape = (flags & PyBUF_ND) != 0 ? numbers(array.shape()) : nullptr;
-    view->strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES ? numbers(array.strides()) : nullptr;
+    view->shape = asks(PyBUF_ND) ? numbers(array.shape()) : nullptr;
+    view->strides = asks(PyBUF_STRIDES) ? numbers(array.strides()) : nullptr;
     view->suboffsets = nullptr;
     view->internal = nullptr;
     return 0;
@@ -88,6 +124,18 @@ std::string describe(const Array &array) {
 }
 
 }  // namespace
+
+std::string too_many_dimensions(std::size_t dimensions) {
+    return "the array has " + std::to_string(dimensions) +
+           " dimensions, and other packages share arrays of at most " +
+           std::to_string(max_exported_dimensions);
+}
+
+void require_exportable(std::size_t dimensions) {
+    if (dimensions <= max_exported_dimensions) return;
+    PyErr_SetString(PyExc_BufferError, too_many_dimensions(dimensions).c_str());
+    throw nb::python_error();
+}
 
 Array::Array(void *data, std::vector<std::int64_t> shape, vescomm_type_t type,
              std::shared_ptr<void> owner)
@@ -110,13 +158,17 @@ Array Array::raw() const {
 Array registered_array(Comm &comm, std::vector<std::int64_t> shape, vescomm_type_t type) {
     const std::size_t size = vescomm_type_get_bytes(type);
     if (size == 0) refuse("type is " + std::to_string(type) + "; use a member of vescomm.Type");
-    std::uint64_t bytes = size;
+    // An extent of 0 makes it 0, but the strides of the other extents must be countable, too.
+    std::int64_t bytes = static_cast<std::int64_t>(size);
     for (const std::int64_t extent : shape) {
-        if (extent < 0 || __builtin_mul_overflow(bytes, static_cast<std::uint64_t>(extent), &bytes))
+        const std::int64_t factor = std::max<std::int64_t>(extent, 1);
+        if (extent < 0 || __builtin_mul_overflow(bytes, factor, &bytes))
             refuse("an extent of the shape is " + std::to_string(extent) +
                    "; give extents of at least 0 of an array that fits into memory");
     }
-    auto memory = std::make_shared<RegisteredMemory>(comm.share(), bytes);
+    if (std::ranges::find(shape, 0) != shape.end()) bytes = 0;
+    auto memory =
+        std::make_shared<RegisteredMemory>(comm.share(), static_cast<std::uint64_t>(bytes));
     void *const data = memory->data;
     return Array(data, std::move(shape), type, std::move(memory));
 }
@@ -161,7 +213,7 @@ void define_array(nb::module_ &module, nb::class_<Comm> &comm) {
             return nb::make_tuple(static_cast<int>(nb::device::cpu::value), 0);
         });
     comm.def("_empty", [](Comm &on, const Integers &shape, Integer type) {
-        return registered_array(on, shape.values, type.small());
+        return registered_array(on, shape.values, type.small("type"));
     });
 }
 

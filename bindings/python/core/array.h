@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -45,6 +46,13 @@ private:
 
 // An array in new registered memory.
 Array registered_array(Comm &comm, std::vector<std::int64_t> shape, vescomm_type_t type);
+
+// The limit of the buffer protocol and of NumPy. nanobind ends the process beyond 128.
+constexpr std::size_t max_exported_dimensions = 64;
+// The sentence about an array that has more.
+std::string too_many_dimensions(std::size_t dimensions);
+// Raises BufferError for it.
+void require_exportable(std::size_t dimensions);
 
 // True for arrays of the class Array.
 bool is_own_array(nanobind::handle object) noexcept;

@@ -12,6 +12,7 @@
 
 #include "argument.h"
 #include "array.h"
+#include "convert.h"
 #include "docs.h"
 #include "layout.h"
 #include "request.h"
@@ -81,11 +82,12 @@ private:
 
 void create_memory(Memory *self, Comm &comm, std::uint64_t bytes, Integer sharing) {
     vescomm_memory_options_t options = vescomm_memory_options_init();
-    options.sharing = sharing.small();
+    options.sharing = sharing.small("sharing");
     options.bytes = bytes;
     vescomm_memory_t *memory = nullptr;
-    comm.run([&](vescomm_comm_t *on) { return vescomm_memory_create(on, &options, &memory); });
-    new (self) Memory(std::make_shared<MemoryHandle>(comm.share(), memory));
+    auto handle =
+        comm.run([&](vescomm_comm_t *on) { return vescomm_memory_create(on, &options, &memory); });
+    new (self) Memory(std::make_shared<MemoryHandle>(std::move(handle), memory));
 }
 
 Array memory_data(const Memory &memory) {
@@ -99,18 +101,20 @@ void create_buffer(Buffer *self, Comm &comm, const Layout &layout, Integer type,
                    const Memory *memory, std::uint64_t offset_bytes, Integer sharing,
                    const std::optional<std::string> &name) {
     vescomm_buffer_options_t options = vescomm_buffer_options_init();
-    options.type = type.small();
-    options.memory = memory != nullptr ? memory->share()->memory : nullptr;
+    options.type = type.small("type");
+    // A destructor that runs within the call may free it.
+    const std::shared_ptr<MemoryHandle> held = memory != nullptr ? memory->share() : nullptr;
+    options.memory = held != nullptr ? held->memory : nullptr;
     options.offset_bytes = offset_bytes;
-    options.sharing = sharing.small();
-    options.name = name ? name->c_str() : nullptr;
+    options.sharing = sharing.small("sharing");
+    options.name = c_string(name, "name");
     vescomm_buffer_t *buffer = nullptr;
-    comm.run([&](vescomm_comm_t *on) {
+    auto handle = comm.run([&](vescomm_comm_t *on) {
         return vescomm_buffer_create(on, layout.get(), &options, &buffer);
     });
     const vescomm_type_t its_type =
         options.type == VESCOMM_TYPE_DEFAULT ? VESCOMM_F32 : options.type;
-    new (self) Buffer(std::make_shared<BufferHandle>(comm.share(), buffer, layout, its_type));
+    new (self) Buffer(std::make_shared<BufferHandle>(std::move(handle), buffer, layout, its_type));
 }
 
 Array view_of(const Buffer &buffer, const vescomm_view_t &view, std::vector<std::int64_t> shape) {
@@ -130,8 +134,8 @@ Array buffer_shard(const Buffer &buffer) {
 }
 
 Array buffer_tensor(const Buffer &buffer, nb::handle which) {
-    const Layout &layout = buffer.handle().layout;
-    const std::size_t index = layout.index(which);
+    const Layout layout = buffer.handle().layout;
+    const std::size_t index = layout.index(which);  // may run code of Python
     vescomm_view_t view{};
     check(vescomm_buffer_get_tensor(buffer.handle().buffer, index, &view));
     const vescomm_tensor_t tensor = layout.tensor(index);
@@ -139,8 +143,8 @@ Array buffer_tensor(const Buffer &buffer, nb::handle which) {
 }
 
 void release(const Buffer &buffer) {
-    BufferHandle &handle = buffer.handle();
-    check(handle.comm->call_briefly([&] { return vescomm_buffer_release(handle.buffer); }));
+    const std::shared_ptr<BufferHandle> handle = buffer.share();
+    check(handle->comm->call_briefly([&] { return vescomm_buffer_release(handle->buffer); }));
 }
 
 void acquire(const Buffer &buffer) {
@@ -156,7 +160,7 @@ using Create = vescomm_status_t (*)(vescomm_comm_t *, vescomm_buffer_t *,
 Request create(const Buffer &buffer, Create function, vescomm_request_options_t options,
                const std::optional<std::string> &algorithm, Arguments arrays) {
     const std::shared_ptr<BufferHandle> handle = buffer.share();
-    options.algorithm = algorithm ? algorithm->c_str() : nullptr;
+    options.algorithm = c_string(algorithm, "algorithm");
     vescomm_request_t *request = nullptr;
     check(handle->comm->call(
         [&] { return function(handle->comm->get(), handle->buffer, &options, &request); }));
@@ -189,7 +193,7 @@ Request reduce_scatter_v(const Buffer &buffer, const std::optional<nb::handle> &
                          double factor, const TypeArgument &type,
                          const std::optional<std::string> &algorithm) {
     vescomm_request_options_t options = vescomm_request_options_init();
-    options.op = op.small();
+    options.op = op.small("op");
     options.factor = factor;
     Arguments arrays;
     if (output) {
@@ -204,7 +208,7 @@ Request reduce_scatter_v(const Buffer &buffer, const std::optional<nb::handle> &
 Request all_reduce(const Buffer &buffer, Integer op, double factor,
                    const std::optional<std::string> &algorithm) {
     vescomm_request_options_t options = vescomm_request_options_init();
-    options.op = op.small();
+    options.op = op.small("op");
     options.factor = factor;
     return create(buffer, vescomm_all_reduce_create, options, algorithm, {});
 }
@@ -212,24 +216,25 @@ Request all_reduce(const Buffer &buffer, Integer op, double factor,
 Request reduce(const Buffer &buffer, Integer root, Integer op, double factor,
                const std::optional<std::string> &algorithm) {
     vescomm_request_options_t options = vescomm_request_options_init();
-    options.root = root.small();
-    options.op = op.small();
+    options.root = root.small("root");
+    options.op = op.small("op");
     options.factor = factor;
     return create(buffer, vescomm_reduce_create, options, algorithm, {});
 }
 
 Request broadcast(const Buffer &buffer, Integer root, const std::optional<std::string> &algorithm) {
     vescomm_request_options_t options = vescomm_request_options_init();
-    options.root = root.small();
+    options.root = root.small("root");
     return create(buffer, vescomm_broadcast_create, options, algorithm, {});
 }
 
 Request barrier(Comm &comm, const std::optional<std::string> &algorithm) {
     vescomm_request_options_t options = vescomm_request_options_init();
-    options.algorithm = algorithm ? algorithm->c_str() : nullptr;
+    options.algorithm = c_string(algorithm, "algorithm");
     vescomm_request_t *request = nullptr;
-    comm.run([&](vescomm_comm_t *on) { return vescomm_barrier_create(on, &options, &request); });
-    return Request(comm.share(), request, {});
+    auto handle = comm.run(
+        [&](vescomm_comm_t *on) { return vescomm_barrier_create(on, &options, &request); });
+    return Request(std::move(handle), request, {});
 }
 
 }  // namespace

@@ -261,12 +261,14 @@ nb::object receive(Comm &comm, nb::handle array, Integer peer, Integer tag,
     const auto call =
         calls::receive(comm, data.address(), {data.elements}, type_of(data), peer, tag);
     if (wait && !comm.in_group && peer == VESCOMM_ANY_SOURCE) {
+        // The handler of a signal that ends the wait may free the communicator, too.
+        const std::shared_ptr<CommHandle> handle = comm.share();
         Request request = calls::start(comm, call, nullptr, arguments(std::move(data)));
         try {
             request.wait({});
         } catch (const nb::python_error &) {
             // The request would take a message that a later receive is to get.
-            vescomm_comm_abort(comm.handle().get(), "a receive from any rank was interrupted");
+            vescomm_comm_abort(handle->get(), "a receive from any rank was interrupted");
             throw;
         }
         return request.message({0});

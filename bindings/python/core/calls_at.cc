@@ -21,6 +21,14 @@ namespace vescomm::python {
 
 namespace {
 
+// An owner that is a number is a factor without an algorithm.
+void require_owner(nb::handle owner) {
+    if (PyLong_Check(owner.ptr()) || PyFloat_Check(owner.ptr()))
+        refuse_type("owner is of type " + type_name_of(owner) +
+                    "; give the object that owns the memory. A factor is followed by an algorithm, "
+                    "or None");
+}
+
 // Defines NAME_at(arguments), NAME_at(arguments, factor, algorithm), start_NAME_at(arguments),
 // start_NAME_at(arguments, factor, algorithm), and the latter two with an owner as last argument.
 // Arguments have no names, which is the faster way of nanobind.
@@ -39,11 +47,13 @@ void define(nb::class_<Comm> &type, const char *name,
         comm.run([&](vescomm_comm_t *on) { return call(on, &options, nullptr); });
     });
     type.def(start_name.c_str(), [describe](Comm &comm, Arguments... arguments, nb::object owner) {
+        require_owner(owner);
         return calls::start(comm, describe(comm, arguments...), nullptr, {}, std::move(owner));
     });
     type.def(start_name.c_str(), [describe](Comm &comm, Arguments... arguments, double factor,
                                             const std::optional<std::string> &algorithm,
                                             nb::object owner) {
+        require_owner(owner);
         const vescomm_call_options_t options = calls::options_of(factor, algorithm);
         return calls::start(comm, describe(comm, arguments...), &options, {}, std::move(owner));
     });

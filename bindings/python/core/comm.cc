@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "docs.h"
 #include "integer.h"
@@ -24,7 +25,7 @@ namespace {
 // the GIL.
 struct OpenComm {
     vescomm_comm_t *comm = nullptr;
-    const CommHandle *handle = nullptr;  // null: Python has dropped it
+    CommHandle *handle = nullptr;  // null: Python has dropped it
 };
 std::vector<OpenComm> &open_comms() {
     static auto *all = new std::vector<OpenComm>;  // used until the process has ended
@@ -37,11 +38,18 @@ void leak(DroppedRequest dropped) {
     dropped.owner.release();
 }
 
-// A sentence that may have lone surrogates, as those of files whose names are not UTF-8.
+// A sentence that may have lone surrogates, as those of files whose names are not UTF-8, and NULs,
+// at which the library would cut it. Both become backslash escapes.
 std::string utf8(const nb::str &text) {
-    PyObject *const bytes = PyUnicode_AsEncodedString(text.ptr(), "utf-8", "backslashreplace");
-    if (bytes == nullptr) throw nb::python_error();
-    return nb::steal<nb::bytes>(bytes).c_str();
+    PyObject *const encoded = PyUnicode_AsEncodedString(text.ptr(), "utf-8", "backslashreplace");
+    if (encoded == nullptr) throw nb::python_error();
+    const auto bytes = nb::steal<nb::bytes>(encoded);
+    std::string sentence;
+    for (const char byte : std::string_view(bytes.c_str(), bytes.size())) {
+        if (byte == '\0') sentence += "\\x00";
+        else sentence += byte;
+    }
+    return sentence;
 }
 
 nb::dict info(const Comm &comm) {
@@ -73,7 +81,7 @@ nb::dict counters(const Comm &comm) {
     return all;
 }
 
-std::string metrics(const Comm &comm) {
+nb::str metrics(const Comm &comm) {
     vescomm_comm_t *const handle = comm.handle().get();
     std::string text;
     std::size_t size = 4096;
@@ -82,20 +90,20 @@ std::string metrics(const Comm &comm) {
         check(vescomm_comm_get_metrics(handle, text.data(), text.size(), &size));
     } while (size > text.size());
     text.resize(size - 1);
-    return text;
+    return to_str(text);
 }
 
 void abort(const Comm &comm, const std::optional<nb::str> &reason) {
-    vescomm_comm_t *const handle = comm.handle().get();
-    check(vescomm_comm_abort(handle, reason ? utf8(*reason).c_str() : nullptr));
+    const std::shared_ptr<CommHandle> handle = comm.share();
+    check(vescomm_comm_abort(handle->get(), reason ? utf8(*reason).c_str() : nullptr));
 }
 
 void progress(const Comm &comm) {
-    vescomm_comm_t *const handle = comm.handle().get();
+    const std::shared_ptr<CommHandle> handle = comm.share();
     vescomm_status_t status = VESCOMM_OK;
     {
         const GilReleased released;
-        status = vescomm_comm_progress(handle);
+        status = vescomm_comm_progress(handle->get());
     }
     check(status);
 }
@@ -105,25 +113,25 @@ void barrier(Comm &comm) {
 }
 
 void group_begin(Comm &comm) {
-    CommHandle &handle = comm.handle();
+    const std::shared_ptr<CommHandle> handle = comm.share();
     if (comm.group_left_open) comm.end_left_group();
-    check(handle.call_briefly([&] { return vescomm_group_begin(handle.get()); }));
+    check(handle->call_briefly([&] { return vescomm_group_begin(handle->get()); }));
     comm.in_group = true;
     comm.group_arrays.clear();
 }
 
 // Without memory the library leaves the group open. The other ranks start all of its calls, so the
 // communicator is broken, and the group ends then without being started. Returns its arrays.
-Arguments end_group(Comm &comm, vescomm_request_t **request) {
-    CommHandle &handle = comm.handle();
+Arguments end_group(Comm &comm, const std::shared_ptr<CommHandle> &handle,
+                    vescomm_request_t **request) {
     const vescomm_status_t status =
-        handle.call([&] { return vescomm_group_end(handle.get(), request); });
+        handle->call([&] { return vescomm_group_end(handle->get(), request); });
     comm.in_group = false;
     // They live until the group is complete, and have no use after a failure.
     Arguments arrays = std::exchange(comm.group_arrays, {});
     if (status == VESCOMM_ERROR_OUT_OF_MEMORY) {
         const std::string why = vescomm_get_last_error();
-        vescomm_comm_abort(handle.get(), ("a group of calls failed: " + why).c_str());
+        vescomm_comm_abort(handle->get(), ("a group of calls failed: " + why).c_str());
         comm.group_left_open = true;
         try {
             comm.end_left_group();
@@ -137,41 +145,45 @@ Arguments end_group(Comm &comm, vescomm_request_t **request) {
 }
 
 void group_end(Comm &comm) {
-    end_group(comm, nullptr);
+    end_group(comm, std::shared_ptr(comm.share()), nullptr);
 }
 
 Request start_group_end(Comm &comm, nb::object owner) {
     vescomm_request_t *request = nullptr;
-    Arguments arrays = end_group(comm, &request);
-    return Request(comm.share(), request, std::move(arrays), std::move(owner));
+    const std::shared_ptr<CommHandle> handle = comm.share();
+    Arguments arrays = end_group(comm, handle, &request);
+    return Request(handle, request, std::move(arrays), std::move(owner));
 }
 
 std::uintptr_t allocate(Comm &comm, std::uint64_t bytes) {
     void *pointer = nullptr;
-    vescomm_comm_t *const handle = comm.handle().get();
+    const std::shared_ptr<CommHandle> handle = comm.share();
     vescomm_status_t status = VESCOMM_OK;
     {
         // Pages are allocated, which takes time. Safe for threads.
         const GilReleased released;
-        status = vescomm_malloc(handle, bytes, &pointer);
+        status = vescomm_malloc(handle->get(), bytes, &pointer);
     }
     check(status);
     return reinterpret_cast<std::uintptr_t>(pointer);
 }
 
 void deallocate(Comm &comm, Integer address) {
+    if (CommHandle::array_memory().contains(address.pointer()))
+        refuse("the memory at address " + std::to_string(address.value) +
+               " belongs to an array of empty(); it is freed with the last array that shares it");
     check(vescomm_mfree(comm.handle().get(), address.pointer()));
 }
 
 void free_comm(Comm &comm) {
     if (comm.freed()) return;
-    CommHandle &handle = comm.handle();
-    if (handle.busy()) comm.run([](vescomm_comm_t *) { return VESCOMM_OK; });
+    const std::shared_ptr<CommHandle> handle = comm.share();
+    if (handle->busy()) comm.run([](vescomm_comm_t *) { return VESCOMM_OK; });
     try {
-        handle.finalize();
+        handle->finalize();
     } catch (const nb::python_error &error) {
         // As vescomm_comm_free() does. A signal handler's exception is not an error of the library.
-        if (!error.matches(nb::module_::import_("vescomm.errors").attr("Error"))) throw;
+        if (!is_of_library(error)) throw;
     }
     comm.release();
 }
@@ -185,18 +197,37 @@ void end_all(const std::optional<nb::str> &reason) {
         for (const OpenComm &open : all) vescomm_comm_abort(open.comm, text.c_str());
         return;
     }
-    const GilReleased released;
-    for (const OpenComm &open : all)
-        if (open.handle == nullptr || !open.handle->busy()) vescomm_comm_finalize(open.comm);
+    std::string interrupted;
+    std::optional<nb::python_error> error;
+    for (const OpenComm &each : all) {
+        // Another thread may have dropped or freed it meanwhile.
+        const auto open = std::ranges::find(open_comms(), each.comm, &OpenComm::comm);
+        if (open == open_comms().end()) continue;
+        if (error) {
+            // The other ranks must not wait for this one.
+            vescomm_comm_abort(open->comm, interrupted.c_str());
+            continue;
+        }
+        if (open->handle == nullptr) {
+            const GilReleased released;
+            vescomm_comm_finalize(each.comm);
+        } else if (const auto handle = open->handle->weak_from_this().lock(); handle != nullptr) {
+            handle->finalize_at_end();
+        }
+        if (!PyErr_Occurred()) continue;
+        error.emplace();  // of the handler of a signal
+        interrupted = "its program ended with " + utf8(nb::str(error->type().attr("__name__")));
+    }
+    if (error) throw std::move(*error);
 }
 
 }  // namespace
 
 void Comm::end_left_group() {
-    CommHandle &comm = handle();
+    const std::shared_ptr<CommHandle> comm = share();
     // The communicator is broken: any other error says that, and the group has ended.
     const vescomm_status_t status =
-        comm.call([&] { return vescomm_group_end(comm.get(), nullptr); });
+        comm->call([&] { return vescomm_group_end(comm->get(), nullptr); });
     if (status == VESCOMM_ERROR_OUT_OF_MEMORY) raise_last(status);
     group_left_open = false;
 }
@@ -210,11 +241,13 @@ CommHandle::CommHandle(vescomm_comm_t *comm) : comm_(comm) {
 }
 
 CommHandle::~CommHandle() {
-    auto &all = open_comms();
-    const auto mine = std::ranges::find(all, this, &OpenComm::handle);
+    // Code of Python that runs meanwhile may create other communicators.
+    const auto find_mine = [this] {
+        return std::ranges::find(open_comms(), this, &OpenComm::handle);
+    };
     if (!finalized_ && !broken()) {
         // The end of the process finalizes it: until then nothing may be freed.
-        if (mine != all.end()) mine->handle = nullptr;
+        if (const auto mine = find_mine(); mine != open_comms().end()) mine->handle = nullptr;
         for (DroppedRequest &dropped : dropped_) leak(std::move(dropped));
         return;
     }
@@ -222,7 +255,7 @@ CommHandle::~CommHandle() {
     // Left are requests of a process that has forked: they belong to the parent.
     for (DroppedRequest &dropped : dropped_) leak(std::move(dropped));
     vescomm_comm_free(comm_);
-    if (mine != all.end()) all.erase(mine);
+    if (const auto mine = find_mine(); mine != open_comms().end()) open_comms().erase(mine);
 }
 
 bool CommHandle::broken() const noexcept {
@@ -240,20 +273,38 @@ void CommHandle::finalize() {
     check(status);
 }
 
+void CommHandle::finalize_at_end() {
+    if (busy_) return;
+    busy_ = true;
+    {
+        const GilReleased released;
+        vescomm_comm_finalize(comm_);
+    }
+    busy_ = false;
+}
+
+std::set<const void *> &CommHandle::array_memory() {
+    static auto *all = new std::set<const void *>;  // used until the process has ended
+    return *all;
+}
+
 void CommHandle::drop(DroppedRequest dropped) {
     dropped_.push_back(std::move(dropped));
     if (!busy_) free_dropped();
 }
 
 void CommHandle::free_dropped() {
+    // Destructors of arrays may drop other requests, and free the last communicator of Python that
+    // shares this one.
+    const std::shared_ptr<CommHandle> self = weak_from_this().lock();
     std::vector<DroppedRequest> running;
     for (DroppedRequest &dropped : dropped_) {
         if (vescomm_request_test(dropped.request) == VESCOMM_IN_PROGRESS ||
             vescomm_request_free(dropped.request) != VESCOMM_OK)
             running.push_back(std::move(dropped));
     }
-    // Destructors of arrays may drop other requests.
     std::vector<DroppedRequest> complete = std::exchange(dropped_, std::move(running));
+    complete.clear();
 }
 
 void CommHandle::refuse_overlap() const {
@@ -282,7 +333,7 @@ void define_comm(nb::module_ &module, nb::class_<Comm> &type) {
     type.def("progress", progress, docs::progress);
     type.def("abort", abort, nb::arg("reason").none() = nb::none(), docs::abort);
     type.def(
-        "finalize", [](Comm &comm) { comm.handle().finalize(); }, docs::finalize);
+        "finalize", [](Comm &comm) { std::shared_ptr(comm.share())->finalize(); }, docs::finalize);
     type.def("free", free_comm, docs::free_comm);
     type.def("barrier", barrier, docs::barrier);
     type.def("group_begin", group_begin, docs::group_begin);

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -27,8 +28,9 @@ struct DroppedRequest {
 };
 
 // Owner of a communicator of the library. The communicator of Python, its requests, buffers and
-// arrays share it. All members but those that never change are guarded by the GIL.
-class CommHandle {
+// arrays share it, and so do calls: while one runs, another thread or a destructor may free the
+// communicator of Python. All members but those that never change are guarded by the GIL.
+class CommHandle : public std::enable_shared_from_this<CommHandle> {
 public:
     explicit CommHandle(vescomm_comm_t *comm);
     CommHandle(const CommHandle &) = delete;
@@ -68,8 +70,13 @@ public:
     void drop(DroppedRequest dropped);
     // Frees dropped requests that are complete.
     void free_dropped();
-    // Requests, buffers and memories that are freed. They must wait while a thread is in a call.
     void finalize();
+    // The same at the end of the process, for a communicator that no thread is in a call on. Errors
+    // are not reported; an exception of a signal handler stays set.
+    void finalize_at_end();
+
+    // Addresses of vescomm_malloc() that arrays of any communicator own.
+    static std::set<const void *> &array_memory();
 
 private:
     void enter() {
@@ -103,18 +110,21 @@ public:
             refuse("the communicator has been freed; create another one");
         return handle_;
     }
+    // For uses that run no code of Python: it may free the communicator. See share().
     CommHandle &handle() const { return *share(); }
     bool freed() const noexcept { return !handle_; }
     // Drops the reference to the communicator of the library.
     void release() noexcept { handle_.reset(); }
 
-    // A call on arrays that returns when it is complete.
+    // A call on arrays that returns when it is complete. Returns the communicator that it was made
+    // on: a destructor that runs within the call may free this one.
     template <typename Function>
-    void run(Function &&function) {
-        CommHandle &comm = handle();
+    std::shared_ptr<CommHandle> run(Function &&function) {
+        std::shared_ptr<CommHandle> comm = share();
         if (group_left_open) [[unlikely]]
             end_left_group();
-        check(comm.call([&] { return function(comm.get()); }));
+        check(comm->call([&] { return function(comm->get()); }));
+        return comm;
     }
     // Ends a group that had no memory to end, which would collect all later calls.
     void end_left_group();

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "comm.h"
+#include "convert.h"
 #include "gil.h"
 #include "integer.h"
 
@@ -22,17 +23,13 @@ namespace {
 
 using Text = std::optional<std::string>;
 
-const char *text_of(const Text &text) {
-    return text ? text->c_str() : nullptr;
-}
-
 vescomm_comm_options_t options_of(double timeout, const Text &node, bool reproducible,
                                   const Text &tag) {
     vescomm_comm_options_t options = vescomm_comm_options_init();
     options.timeout_seconds = timeout;
-    options.node = text_of(node);
+    options.node = c_string(node, "node");
     options.reproducible = reproducible;
-    options.tag = text_of(tag);
+    options.tag = c_string(tag, "tag");
     return options;
 }
 
@@ -55,12 +52,15 @@ CreatedComm from_environment(double timeout, const Text &node, bool reproducible
 CreatedComm create(Integer rank, Integer ranks, const Text &address, const Text &secret,
                    double timeout, const Text &node, bool reproducible, const Text &tag) {
     const vescomm_comm_options_t options = options_of(timeout, node, reproducible, tag);
+    const std::int32_t small_rank = rank.small("rank"), small_ranks = ranks.small("ranks");
+    const char *const its_address = c_string(address, "address");
+    const char *const its_secret = c_string(secret, "secret");
     vescomm_comm_t *comm = nullptr;
     vescomm_status_t status = VESCOMM_OK;
     {
         const GilReleased released;
-        status = vescomm_comm_create(rank.small(), ranks.small(), text_of(address), text_of(secret),
-                                     &options, &comm);
+        status =
+            vescomm_comm_create(small_rank, small_ranks, its_address, its_secret, &options, &comm);
     }
     check(status);
     return own(comm);
@@ -79,7 +79,10 @@ struct AllGather {
             copy(nb::borrow<nb::bytes>(result), bytes * static_cast<std::size_t>(ranks), all);
             return;
         }
-        const auto parts = nb::cast<nb::sequence>(result);
+        if (!PySequence_Check(result.ptr()) || PyUnicode_Check(result.ptr()))
+            refuse_type("all_gather() returned a value of type " + type_name_of(result) +
+                        "; it must return bytes, or a sequence of one bytes object for each rank");
+        const auto parts = nb::borrow<nb::sequence>(result);
         if (nb::len(parts) != static_cast<std::size_t>(ranks))
             throw nb::value_error(("all_gather() returned " + std::to_string(nb::len(parts)) +
                                    " items; it must return one for each of the " +
@@ -119,13 +122,14 @@ int all_gather(void *context, const void *mine, std::size_t bytes, void *all) {
 CreatedComm from_all_gather(Integer rank, Integer ranks, const nb::object &function, double timeout,
                             const Text &node, bool reproducible, const Text &tag) {
     const vescomm_comm_options_t options = options_of(timeout, node, reproducible, tag);
-    AllGather gather{function, ranks.small(), {}};
+    AllGather gather{function, ranks.small("ranks"), {}};
+    const std::int32_t small_rank = rank.small("rank");
     vescomm_comm_t *comm = nullptr;
     vescomm_status_t status = VESCOMM_OK;
     {
         const GilReleased released;
-        status = vescomm_comm_create_from_all_gather(rank.small(), ranks.small(), all_gather,
-                                                     &gather, &options, &comm);
+        status = vescomm_comm_create_from_all_gather(small_rank, gather.ranks, all_gather, &gather,
+                                                     &options, &comm);
     }
     if (gather.raised) throw std::move(*gather.raised);
     check(status);
@@ -135,14 +139,10 @@ CreatedComm from_all_gather(Integer rank, Integer ranks, const nb::object &funct
 std::optional<CreatedComm> split(Comm &parent, Integer color, Integer key, double timeout,
                                  const Text &node, bool reproducible) {
     const vescomm_comm_options_t options = options_of(timeout, node, reproducible, {});
-    if (color.value != static_cast<std::int32_t>(color.value) ||
-        key.value != static_cast<std::int32_t>(key.value))
-        refuse("vescomm_comm_split: color " + std::to_string(color.value) + " and key " +
-               std::to_string(key.value) + " must be integers of 32 bits");
+    const std::int32_t small_color = color.small("color"), small_key = key.small("key");
     vescomm_comm_t *comm = nullptr;
     parent.run([&](vescomm_comm_t *on) {
-        return vescomm_comm_split(on, static_cast<std::int32_t>(color.value),
-                                  static_cast<std::int32_t>(key.value), &options, &comm);
+        return vescomm_comm_split(on, small_color, small_key, &options, &comm);
     });
     if (comm == nullptr) return {};
     return own(comm);
@@ -157,7 +157,8 @@ CreatedComm dup(Comm &parent, double timeout, const Text &node, bool reproducibl
 
 CreatedComm shrink(Comm &parent, const Integers &failed) {
     std::vector<std::int32_t> ranks;
-    for (const std::int64_t rank : failed.values) ranks.push_back(Integer{rank}.small());
+    for (const std::int64_t rank : failed.values)
+        ranks.push_back(Integer{rank}.small("a rank of failed"));
     vescomm_comm_t *comm = nullptr;
     parent.run([&](vescomm_comm_t *on) {
         return vescomm_comm_shrink(on, ranks.data(), ranks.size(), &comm);

@@ -68,7 +68,8 @@ inline constexpr const char *malloc =
     "communicator.\n" VESCOMM_LOCAL;
 inline constexpr const char *mfree =
     "Frees memory of malloc(), which no operation uses any more.\n\n"
-    "Raises:\n    InvalidArgumentError: no such memory begins at the address.\n" VESCOMM_LOCAL;
+    "Raises:\n    InvalidArgumentError: no such memory begins at the address, or it belongs to an\n"
+    "    array of empty().\n" VESCOMM_LOCAL;
 inline constexpr const char *create_barrier =
     "Creates a barrier that can be started many times.\n\n"
     "Args:\n" VESCOMM_REQUEST;

@@ -7,6 +7,8 @@
 
 #include <string>
 
+#include "array.h"
+#include "convert.h"
 #include "docs_gpu.h"
 #include "errors.h"
 #include "types.h"
@@ -20,8 +22,7 @@ namespace {
 constexpr int cuda = nb::device::cuda::value;
 
 [[noreturn]] void refuse_array(nb::handle array, const char *name, const std::string &why) {
-    const std::string type = nb::cast<std::string>(array.type().attr("__name__"));
-    refuse(std::string(name) + ", a " + type + ", " + why);
+    refuse(std::string(name) + ", a " + type_name_of(array) + ", " + why);
 }
 
 // The array by DLPack. The stream -1 asks the other package not to order its streams: the program
@@ -36,12 +37,18 @@ nb::ndarray<nb::ro> import(nb::handle array, const char *name) {
         if (!error.matches(PyExc_TypeError) && !error.matches(PyExc_BufferError)) throw;
         refuse_array(array, name, std::string("cannot be shared by DLPack: ") + error.what());
     }
-    return nb::cast<nb::ndarray<nb::ro>>(capsule);
+    nb::ndarray<nb::ro> imported;
+    if (!PyCapsule_CheckExact(capsule.ptr()) || !nb::try_cast(capsule, imported, false))
+        refuse_array(array, name,
+                     "has a __dlpack__() that returned no new capsule, but a value of type " +
+                         type_name_of(capsule));
+    return imported;
 }
 
 // An object of nanobind for the same memory, which exports it by DLPack. It keeps `self` alive.
 nb::object exporter(nb::handle self) {
     const auto &array = nb::cast<const DeviceArray &>(self);
+    require_exportable(array.shape().size());
     const std::vector<std::size_t> shape(array.shape().begin(), array.shape().end());
     return nb::cast(nb::ndarray<nb::array_api>(array.data(), shape.size(), shape.data(), self,
                                                nullptr, dlpack_of(array.type()), cuda,

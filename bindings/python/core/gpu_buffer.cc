@@ -6,6 +6,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include "convert.h"
 #include "docs_gpu.h"
 #include "gpu.h"
 #include "gpu_array.h"
@@ -66,12 +67,12 @@ struct GpuBuffer {
 vescomm_gpu_buffer_options_t options_of(Integer type, Integer memory, std::uint64_t offset_bytes,
                                         bool strided, bool any_cuts, const Name &name) {
     vescomm_gpu_buffer_options_t options = vescomm_gpu_buffer_options_init();
-    options.type = type.small();
+    options.type = type.small("type");
     options.memory = memory.pointer();
     options.offset_bytes = offset_bytes;
     options.placement = strided ? VESCOMM_GPU_STRIDED : VESCOMM_GPU_PACKED;
     options.any_cuts = any_cuts ? 1 : 0;
-    options.name = text_of(name);
+    options.name = c_string(name, "name");
     return options;
 }
 
@@ -109,7 +110,7 @@ DeviceArray buffer_data(const GpuBuffer &buffer) {
 
 DeviceArray buffer_shard(const GpuBuffer &buffer, std::optional<Integer> rank) {
     vescomm_view_t view{};
-    const std::int32_t of = rank ? rank->small() : buffer.handle->gpu->comm->rank();
+    const std::int32_t of = rank ? rank->small("rank") : buffer.handle->gpu->comm->rank();
     check(vescomm_gpu_buffer_get_shard(buffer.get(), of, &view));
     return view_of(buffer, view, {view.elements});
 }
@@ -124,12 +125,14 @@ DeviceArray buffer_tensor(const GpuBuffer &buffer, nb::handle which) {
     return view_of(buffer, view, {tensor.shape, tensor.shape + tensor.dimensions});
 }
 
-std::string explain_buffer(const GpuBuffer &buffer, bool reduces) {
+nb::str explain_buffer(const GpuBuffer &buffer, bool reduces) {
+    buffer.get();
+    const std::shared_ptr<GpuBufferHandle> handle = buffer.handle;
     const char *text = nullptr;
-    vescomm_gpu_buffer_t *const got = buffer.get();
-    check(buffer.handle->gpu->comm->call(
-        [&] { return vescomm_gpu_buffer_explain(got, reduces ? 1 : 0, &text); }));
-    return text;
+    // A destructor that runs within the call may free the buffer, which is null then.
+    check(handle->gpu->comm->call(
+        [&] { return vescomm_gpu_buffer_explain(handle->buffer, reduces ? 1 : 0, &text); }));
+    return to_str(text);
 }
 
 void free_buffer(GpuBuffer &buffer) {
@@ -146,33 +149,38 @@ struct Group {
     explicit Group(const std::vector<const GpuBuffer *> &given) {
         for (const GpuBuffer *buffer : given) {
             if (buffer == nullptr) refuse("one of the buffers is None; give device buffers");
-            buffers.push_back(buffer->get());
+            buffer->get();
+            handles.push_back(buffer->handle);
         }
-        if (!given.empty()) comm = given[0]->handle->gpu->comm;
     }
 
+    // Calls a function of the buffers and their number. A destructor that runs within the call may
+    // free a buffer, which is null then.
     template <typename Function>
     void run(Function &&function) const {
-        if (comm) check(comm->call(function));
+        if (handles.empty()) return;
+        std::vector<vescomm_gpu_buffer_t *> buffers(handles.size());
+        check(handles[0]->gpu->comm->call([&] {
+            for (std::size_t i = 0; i < handles.size(); ++i) buffers[i] = handles[i]->buffer;
+            return function(buffers.data(), buffers.size());
+        }));
     }
 
-    std::vector<vescomm_gpu_buffer_t *> buffers;
-    std::shared_ptr<CommHandle> comm;
+    std::vector<std::shared_ptr<GpuBufferHandle>> handles;
 };
 
 void gather_buffers(const std::vector<const GpuBuffer *> &buffers, Integer stream) {
     const Group group(buffers);
-    group.run([&] {
-        return vescomm_gpu_buffer_all_gather_v(group.buffers.data(), group.buffers.size(),
-                                               stream.pointer());
+    group.run([&](vescomm_gpu_buffer_t *const *all, std::size_t count) {
+        return vescomm_gpu_buffer_all_gather_v(all, count, stream.pointer());
     });
 }
 
 void reduce_buffers(const std::vector<const GpuBuffer *> &buffers, Integer op, Integer stream) {
     const Group group(buffers);
-    group.run([&] {
-        return vescomm_gpu_buffer_reduce_scatter_v(group.buffers.data(), group.buffers.size(),
-                                                   op.small(), stream.pointer());
+    const std::int32_t small_op = op.small("op");
+    group.run([&](vescomm_gpu_buffer_t *const *all, std::size_t count) {
+        return vescomm_gpu_buffer_reduce_scatter_v(all, count, small_op, stream.pointer());
     });
 }
 

@@ -5,6 +5,7 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
+#include "convert.h"
 #include "docs_gpu.h"
 #include "gpu.h"
 #include "gpu_array.h"
@@ -24,10 +25,10 @@ vescomm_gpu_comm_options_t options_of(std::uint64_t workspace_bytes, Integer min
                                       Integer max_ctas, bool shrinkable, const Name &method) {
     vescomm_gpu_comm_options_t options = vescomm_gpu_comm_options_init();
     options.workspace_bytes = workspace_bytes;
-    options.min_ctas = min_ctas.small();
-    options.max_ctas = max_ctas.small();
+    options.min_ctas = min_ctas.small("min_ctas");
+    options.max_ctas = max_ctas.small("max_ctas");
     options.shrinkable = shrinkable ? 1 : 0;
-    options.method = text_of(method);
+    options.method = c_string(method, "method");
     return options;
 }
 
@@ -134,8 +135,9 @@ void reduce_scatter_v(const Gpu &gpu, nb::handle source, const Layout &layout, n
         own = argument(gpu, output, "output", own_elements(gpu, layout));
         require_type(own, "output", whole, "source");
     }
+    const std::int32_t small_op = op.small("op");
     gpu.run([&](vescomm_gpu_comm_t *on) {
-        return vescomm_gpu_reduce_scatter_v(on, layout.get(), whole.type, op.small(), whole.data,
+        return vescomm_gpu_reduce_scatter_v(on, layout.get(), whole.type, small_op, whole.data,
                                             own.data, stream.pointer());
     });
 }
@@ -147,16 +149,18 @@ void all_reduce(const Gpu &gpu, nb::handle source, nb::handle output, Integer op
         to = argument(gpu, output, "output", from.elements);
         require_type(to, "output", from, "source");
     }
+    const std::int32_t small_op = op.small("op");
     gpu.run([&](vescomm_gpu_comm_t *on) {
-        return vescomm_gpu_all_reduce(on, from.data, to.data, from.elements, from.type, op.small(),
+        return vescomm_gpu_all_reduce(on, from.data, to.data, from.elements, from.type, small_op,
                                       stream.pointer());
     });
 }
 
 void broadcast(const Gpu &gpu, nb::handle data, Integer root, Integer stream) {
     const DeviceArgument array = read_device_array(data, "data", gpu.handle->device);
+    const std::int32_t small_root = root.small("root");
     gpu.run([&](vescomm_gpu_comm_t *on) {
-        return vescomm_gpu_broadcast(on, array.data, array.elements, array.type, root.small(),
+        return vescomm_gpu_broadcast(on, array.data, array.elements, array.type, small_root,
                                      stream.pointer());
     });
 }
@@ -169,12 +173,13 @@ void check_gpu(const Gpu &gpu) {
     gpu.run([](vescomm_gpu_comm_t *on) { return vescomm_gpu_comm_check(on); });
 }
 
-std::string explain(const Gpu &gpu, const Layout &layout, Integer type, bool reduces) {
+nb::str explain(const Gpu &gpu, const Layout &layout, Integer type, bool reduces) {
     const char *text = nullptr;
+    const std::int32_t small_type = type.small("type");
     gpu.run([&](vescomm_gpu_comm_t *on) {
-        return vescomm_gpu_explain(on, layout.get(), type.small(), reduces ? 1 : 0, &text);
+        return vescomm_gpu_explain(on, layout.get(), small_type, reduces ? 1 : 0, &text);
     });
-    return text;
+    return to_str(text);
 }
 
 std::uintptr_t gpu_malloc(const Gpu &gpu, std::uint64_t bytes) {

@@ -58,15 +58,13 @@ struct Gpu {
 
     template <typename Function>
     void run(Function &&function) const {
-        vescomm_gpu_comm_t *const gpu = handle->get();
-        check(handle->comm->call([&] { return function(gpu); }));
+        // A destructor that runs within the call may free the communicator, which is null then.
+        const std::shared_ptr<GpuHandle> held = handle;
+        held->get();
+        check(held->comm->call([&] { return function(held->gpu); }));
     }
 };
 
 using Name = std::optional<std::string>;
-
-inline const char *text_of(const Name &name) {
-    return name ? name->c_str() : nullptr;
-}
 
 }  // namespace vescomm::python

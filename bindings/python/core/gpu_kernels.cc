@@ -138,7 +138,7 @@ void quantise(nb::handle codes, nb::handle scales, nb::handle source, Integer bl
     gpu::Array to = arrays.read(codes, "codes");
     const gpu::Array of_blocks = arrays.read(scales, "scales"),
                      from = arrays.read(source, "source");
-    if (vescomm_type_get_bytes(to.type) == 1) to.type = code_type.small();
+    if (vescomm_type_get_bytes(to.type) == 1) to.type = code_type.small("code_type");
     launch([&] { gpu::quantise(to, of_blocks, from, block, stream.pointer()); });
 }
 
@@ -148,7 +148,7 @@ void dequantise(nb::handle target, nb::handle codes, nb::handle scales, Integer 
     const gpu::Array to = arrays.read(target, "target");
     gpu::Array from = arrays.read(codes, "codes");
     const gpu::Array of_blocks = arrays.read(scales, "scales");
-    if (vescomm_type_get_bytes(from.type) == 1) from.type = code_type.small();
+    if (vescomm_type_get_bytes(from.type) == 1) from.type = code_type.small("code_type");
     launch([&] { gpu::dequantise(to, from, of_blocks, block, stream.pointer()); });
 }
 

@@ -7,7 +7,12 @@
 #include <nanobind/nanobind.h>
 
 #include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
 #include <vector>
+
+#include "errors.h"
 
 namespace vescomm::python {
 
@@ -18,10 +23,12 @@ struct Integer {
     operator std::int64_t() const noexcept { return value; }
     // An address. Python gives those of torch, NumPy and vescomm as non-negative integers.
     void *pointer() const noexcept { return reinterpret_cast<void *>(value); }
-    // For parameters of 32 bits. A value outside their range becomes -1, which the library rejects
-    // in every parameter that this is used for.
-    std::int32_t small() const noexcept {
-        return value == static_cast<std::int32_t>(value) ? static_cast<std::int32_t>(value) : -1;
+    // For parameters of 32 bits. Refuses other values; `name`: of the parameter, for the sentence.
+    std::int32_t small(const char *name) const {
+        if (value != static_cast<std::int32_t>(value)) [[unlikely]]
+            refuse(std::string(name) + " is " + std::to_string(value) +
+                   "; it must be an integer of 32 bits");
+        return static_cast<std::int32_t>(value);
     }
 };
 
@@ -51,6 +58,25 @@ inline bool read_integer(PyObject *object, std::int64_t &value) noexcept {
     return true;
 }
 
+// Reads a sequence of integers. Returns false, without an exception of Python, if `object` is none.
+// Throws those of Python that are not errors of the argument: see must_pass().
+inline bool read_integers(PyObject *object, std::vector<std::int64_t> &values) {
+    if (PyUnicode_Check(object) || PyBytes_Check(object)) return false;
+    // __index__() of an element may change a list. A tuple stays as it is.
+    const nanobind::object items = nanobind::steal(PySequence_Tuple(object));
+    if (!items.is_valid()) {
+        nanobind::python_error error;
+        if (must_pass(error)) throw error;
+        return false;
+    }
+    const Py_ssize_t size = PyTuple_Size(items.ptr());
+    values.resize(static_cast<std::size_t>(size));
+    for (Py_ssize_t i = 0; i < size; ++i)
+        if (!read_integer(PyTuple_GetItem(items.ptr(), i), values[static_cast<std::size_t>(i)]))
+            return false;
+    return true;
+}
+
 }  // namespace vescomm::python
 
 namespace nanobind::detail {
@@ -68,23 +94,24 @@ template <>
 struct type_caster<vescomm::python::Integers> {
     NB_TYPE_CASTER(vescomm::python::Integers, const_name("collections.abc.Sequence[int]"))
 
-    bool from_python(handle source, std::uint32_t, cleanup_list *) noexcept {
-        if (PyUnicode_Check(source.ptr()) || PyBytes_Check(source.ptr())) return false;
-        PyObject *items = PySequence_Fast(source.ptr(), "");
-        if (items == nullptr) {
-            PyErr_Clear();
-            return false;
-        }
-        const bool list = PyList_Check(items);
-        const Py_ssize_t size = PySequence_Size(items);
-        value.values.resize(static_cast<std::size_t>(size));
-        bool good = true;
-        for (Py_ssize_t i = 0; i < size && good; ++i) {
-            PyObject *item = list ? PyList_GetItem(items, i) : PyTuple_GetItem(items, i);
-            good = vescomm::python::read_integer(item, value.values[static_cast<std::size_t>(i)]);
-        }
-        Py_DECREF(items);
-        return good;
+    // Exceptions leave it: nanobind raises them in the caller.
+    bool from_python(handle source, std::uint32_t, cleanup_list *) {
+        return vescomm::python::read_integers(source.ptr(), value.values);
+    }
+};
+
+// That of nanobind is noexcept.
+template <>
+struct type_caster<std::optional<vescomm::python::Integers>> {
+    NB_TYPE_CASTER(std::optional<vescomm::python::Integers>,
+                   optional_name(make_caster<vescomm::python::Integers>::Name))
+
+    bool from_python(handle source, std::uint32_t, cleanup_list *) {
+        if (source.is_none()) return true;
+        vescomm::python::Integers read;
+        if (!vescomm::python::read_integers(source.ptr(), read.values)) return false;
+        value = std::move(read);
+        return true;
     }
 };
 

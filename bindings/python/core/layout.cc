@@ -5,8 +5,10 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <deque>
 #include <vector>
 
+#include "convert.h"
 #include "docs.h"
 #include "errors.h"
 #include "integer.h"
@@ -20,21 +22,26 @@ namespace {
 // Tensors of Python: objects with the members of vescomm.Tensor.
 Layout from_tensors(const nb::sequence &tensors, std::int64_t elements, const Integers &cuts) {
     std::vector<vescomm_tensor_t> plain;
-    std::vector<std::string> names;
-    std::vector<Integers> shapes;
-    const std::size_t count = nb::len(tensors);
-    names.reserve(count);
-    shapes.reserve(count);
+    // Elements of a deque keep their addresses.
+    std::deque<std::string> names;
+    std::deque<Integers> shapes;
     for (const nb::handle each : tensors) {
-        names.push_back(nb::cast<std::string>(each.attr("name")));
-        shapes.push_back(nb::cast<Integers>(each.attr("shape")));
+        const auto place = [index = plain.size()](const char *member) {
+            return Place{"tensors", index, member};
+        };
+        const auto member = [&](const char *name) { return member_of(each, place(name)); };
+        const auto integer = [&](const char *name) {
+            return read_integer(member(name), place(name));
+        };
+        names.push_back(read_text(member("name"), place("name")));
+        shapes.push_back(read_integers(member("shape"), place("shape")));
         vescomm_tensor_t tensor = vescomm_tensor_init();
         tensor.name = names.back().c_str();
         tensor.dimensions = static_cast<std::int32_t>(shapes.back().values.size());
         tensor.shape = shapes.back().values.data();
-        tensor.offset = nb::cast<std::int64_t>(each.attr("offset"));
-        tensor.block = nb::cast<std::int64_t>(each.attr("block"));
-        tensor.batch_dimensions = nb::cast<std::int32_t>(each.attr("batch_dimensions"));
+        tensor.offset = integer("offset");
+        tensor.block = integer("block");
+        tensor.batch_dimensions = read_small(member("batch_dimensions"), place("batch_dimensions"));
         plain.push_back(tensor);
     }
     if (cuts.values.size() < 2)
@@ -47,6 +54,7 @@ Layout from_tensors(const nb::sequence &tensors, std::int64_t elements, const In
 }
 
 Layout from_counts(const Integers &counts) {
+    if (counts.values.empty()) refuse("counts is empty; give one number for each rank");
     vescomm_layout_t *layout = nullptr;
     check(vescomm_layout_create_from_counts(
         counts.values.data(), static_cast<std::int32_t>(counts.values.size()), &layout));
@@ -63,7 +71,8 @@ nb::tuple describe(const Layout &layout, std::size_t index) {
     const vescomm_tensor_t tensor = layout.tensor(index);
     nb::list shape;
     for (int i = 0; i < tensor.dimensions; ++i) shape.append(tensor.shape[i]);
-    return nb::make_tuple(tensor.name, nb::tuple(shape), tensor.offset, tensor.block,
+    // The names of a layout that was read from bytes may have any bytes.
+    return nb::make_tuple(to_str(tensor.name), nb::tuple(shape), tensor.offset, tensor.block,
                           tensor.batch_dimensions);
 }
 
@@ -73,15 +82,15 @@ nb::tuple describe(const vescomm_piece_t &piece) {
 
 nb::tuple shard(const Layout &layout, Integer rank) {
     std::int64_t begin = 0, end = 0;
-    check(vescomm_layout_get_shard(layout.get(), rank.small(), &begin, &end));
+    check(vescomm_layout_get_shard(layout.get(), rank.small("rank"), &begin, &end));
     return nb::make_tuple(begin, end);
 }
 
 nb::list pieces(const Layout &layout, Integer rank) {
     std::size_t count = 0;
-    check(vescomm_layout_get_pieces(layout.get(), rank.small(), nullptr, 0, &count));
+    check(vescomm_layout_get_pieces(layout.get(), rank.small("rank"), nullptr, 0, &count));
     std::vector<vescomm_piece_t> all(count);
-    check(vescomm_layout_get_pieces(layout.get(), rank.small(), all.data(), count, &count));
+    check(vescomm_layout_get_pieces(layout.get(), rank.small("rank"), all.data(), count, &count));
     nb::list list;
     for (const vescomm_piece_t &piece : all) list.append(describe(piece));
     return list;
@@ -89,7 +98,7 @@ nb::list pieces(const Layout &layout, Integer rank) {
 
 nb::tuple piece(const Layout &layout, nb::handle tensor, Integer rank) {
     vescomm_piece_t piece{};
-    check(vescomm_layout_get_piece(layout.get(), layout.index(tensor), rank.small(), &piece));
+    check(vescomm_layout_get_piece(layout.get(), layout.index(tensor), rank.small("rank"), &piece));
     piece.tensor = layout.index(tensor);
     return describe(piece);
 }
@@ -126,13 +135,15 @@ vescomm_layout_info_t Layout::info() const {
 std::size_t Layout::index(nb::handle which) const {
     std::size_t index = 0;
     if (PyUnicode_Check(which.ptr())) {
-        check(vescomm_layout_find_tensor(get(), nb::cast<std::string>(which).c_str(), &index));
+        const std::string name = read_text(which, {{}, 0, "the name of the tensor"});
+        check(vescomm_layout_find_tensor(get(), name.c_str(), &index));
         return index;
     }
     const auto count = static_cast<std::int64_t>(info().tensors);
     std::int64_t number = 0;
     if (!read_integer(which.ptr(), number))
-        throw nb::type_error("a tensor is given by its name or its index");
+        refuse_type("a tensor is given by its name or its index, not by a value of type " +
+                    type_name_of(which));
     if (number < -count || number >= count)
         throw nb::index_error(
             ("tensor " + std::to_string(number) + " of a layout that has " + std::to_string(count))

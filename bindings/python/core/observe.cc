@@ -18,6 +18,7 @@
 #include <variant>
 #include <vector>
 
+#include "convert.h"
 #include "docs.h"
 #include "gil.h"
 
@@ -79,9 +80,14 @@ void redirect_log(bool on) {
     check(vescomm_set_log(function, nullptr));
 }
 
-std::optional<LogLine> take_log_line() {
-    const GilReleased released;
-    return log_lines().take();
+std::optional<std::pair<int, nb::str>> take_log_line() {
+    std::optional<LogLine> line;
+    {
+        const GilReleased released;
+        line = log_lines().take();
+    }
+    if (!line) return {};
+    return std::pair(line->first, to_str(line->second));
 }
 
 void start_trace(const Comm &comm, std::uint64_t spans) {
@@ -90,31 +96,41 @@ void start_trace(const Comm &comm, std::uint64_t spans) {
 
 using SpanValues = std::map<std::string, std::variant<double, std::string>>;
 
-void add_span(const Comm &comm, const char *name, const char *track, double begin, double end,
-              const SpanValues &values) {
+void add_span(const Comm &comm, const std::string &name, const std::string &track, double begin,
+              double end, const SpanValues &values) {
     std::vector<vescomm_trace_argument_t> arguments;
     for (const auto &[key, value] : values) {
         const auto *text = std::get_if<std::string>(&value);
-        arguments.push_back({key.c_str(), text == nullptr ? nullptr : text->c_str(),
+        arguments.push_back({c_string(key, "a name in values"),
+                             text == nullptr ? nullptr : c_string(*text, "a text in values"),
                              text == nullptr ? std::get<double>(value) : 0});
     }
-    check(vescomm_trace_add_span_with(comm.handle().get(), name, track, begin, end,
-                                      arguments.data(), arguments.size()));
+    check(vescomm_trace_add_span_with(comm.handle().get(), c_string(name, "name"),
+                                      c_string(track, "track"), begin, end, arguments.data(),
+                                      arguments.size()));
 }
 
-void write_trace(Comm &comm, const std::optional<std::string> &path) {
-    comm.run([&](vescomm_comm_t *on) {
-        return vescomm_trace_write(on, path ? path->c_str() : nullptr);
-    });
+// Paths are bytes: their names need not be UTF-8.
+std::string path_of(const nb::bytes &path) {
+    std::string text(path.c_str(), path.size());
+    c_string(text, "path");
+    return text;
 }
 
-void write_flight_recorder(const Comm &comm, const std::string &path) {
+void write_trace(Comm &comm, const std::optional<nb::bytes> &path) {
+    const std::string text = path ? path_of(*path) : std::string();
+    const char *const to = path ? text.c_str() : nullptr;
+    comm.run([&](vescomm_comm_t *on) { return vescomm_trace_write(on, to); });
+}
+
+void write_flight_recorder(const Comm &comm, const nb::bytes &path) {
     const std::shared_ptr<CommHandle> handle = comm.share();
+    const std::string to = path_of(path);
     vescomm_status_t status = VESCOMM_OK;
     {
         // Safe while another thread waits.
         const GilReleased released;
-        status = vescomm_flight_recorder_write(handle->get(), path.c_str());
+        status = vescomm_flight_recorder_write(handle->get(), to.c_str());
     }
     check(status);
 }

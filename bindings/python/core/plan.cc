@@ -9,8 +9,10 @@
 #include <deque>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "convert.h"
 #include "errors.h"
 #include "gil.h"
 #include "integer.h"
@@ -30,17 +32,23 @@ void check_plan(vescomm_status_t status) {
 // Tensors of Python, objects with the members of vescomm.PlannerTensor, as the planner reads them.
 class Tensors {
 public:
-    explicit Tensors(const nb::sequence &tensors) {
+    // `list`: where they are, for sentences.
+    Tensors(const nb::sequence &tensors, std::string_view list) {
         for (const nb::handle each : tensors) {
-            names_.push_back(nb::cast<std::string>(each.attr("name")));
-            shapes_.push_back(nb::cast<Integers>(each.attr("shape")));
+            const auto place = [list, index = plain_.size()](const char *member) {
+                return Place{list, index, member};
+            };
+            const auto member = [&](const char *name) { return member_of(each, place(name)); };
+            names_.push_back(read_text(member("name"), place("name")));
+            shapes_.push_back(read_integers(member("shape"), place("shape")));
             vescomm_planner_tensor_t tensor = vescomm_planner_tensor_init();
             tensor.name = names_.back().c_str();
             tensor.dimensions = static_cast<std::int32_t>(shapes_.back().values.size());
             tensor.shape = shapes_.back().values.data();
-            tensor.block_rows = nb::cast<std::int64_t>(each.attr("block_rows"));
-            tensor.batch_dimensions = nb::cast<std::int32_t>(each.attr("batch_dimensions"));
-            tensor.alignment = nb::cast<std::int64_t>(each.attr("alignment"));
+            tensor.block_rows = read_integer(member("block_rows"), place("block_rows"));
+            tensor.batch_dimensions =
+                read_small(member("batch_dimensions"), place("batch_dimensions"));
+            tensor.alignment = read_integer(member("alignment"), place("alignment"));
             plain_.push_back(tensor);
         }
     }
@@ -57,12 +65,12 @@ private:
 class Options {
 public:
     explicit Options(const nb::dict &given) {
-        value_.mode = static_cast<vescomm_planner_mode_t>(integer(given, "mode"));
+        value_.mode = read_small(given["mode"], {{}, 0, "mode"});
         value_.start_alignment = integer(given, "start_alignment");
         value_.cut_alignment = integer(given, "cut_alignment");
         value_.shard_limit = integer(given, "shard_limit");
         value_.search_steps = integer(given, "search_steps");
-        value_.work = static_cast<vescomm_planner_work_t>(integer(given, "work"));
+        value_.work = read_small(given["work"], {{}, 0, "work"});
         value_.unit_imbalance = number(given, "unit_imbalance");
         value_.bytes_per_second = number(given, "bytes_per_second");
         value_.seconds_per_collective = number(given, "seconds_per_collective");
@@ -80,10 +88,10 @@ public:
 
 private:
     static std::int64_t integer(const nb::dict &given, const char *name) {
-        return nb::cast<Integer>(given[name]);
+        return read_integer(given[name], {{}, 0, name});
     }
     static double number(const nb::dict &given, const char *name) {
-        return nb::cast<double>(given[name]);
+        return read_number(given[name], {{}, 0, name});
     }
 
     vescomm_planner_options_t value_ = vescomm_planner_options_init();
@@ -128,7 +136,8 @@ nb::object own(vescomm_layout_t *layout) {
 // Returns (layout or None, figures, explanation).
 nb::tuple plan(const nb::sequence &given, Integer ranks, const nb::dict &given_options,
                const std::optional<Integers> &weights) {
-    const Tensors tensors(given);
+    const Tensors tensors(given, "tensors");
+    const std::int32_t small_ranks = ranks.small("ranks");
     Options options(given_options);
     options.set_weights(weights, ranks);
     vescomm_layout_t *layout = nullptr;
@@ -136,11 +145,12 @@ nb::tuple plan(const nb::sequence &given, Integer ranks, const nb::dict &given_o
     vescomm_status_t status = VESCOMM_OK;
     {
         const GilReleased released;
-        status = vescomm_plan(tensors.plain().data(), tensors.plain().size(), ranks.small(),
+        status = vescomm_plan(tensors.plain().data(), tensors.plain().size(), small_ranks,
                               options.get(), &layout, &figures);
     }
     check_plan(status);
-    return nb::make_tuple(own(layout), to_dict(figures), vescomm_plan_explain());
+    const nb::str explanation = to_str(vescomm_plan_explain());
+    return nb::make_tuple(own(layout), to_dict(figures), explanation);
 }
 
 // Units are tuples (name, type, tensors). Returns (totals, explanation, units), where a unit is a
@@ -151,30 +161,32 @@ nb::tuple plan_model(const nb::sequence &given, Integer ranks, const nb::dict &g
     std::deque<std::string> names;
     std::vector<vescomm_planner_unit_t> units;
     for (const nb::handle each : given) {
-        names.push_back(nb::cast<std::string>(each[0]));
-        tensors.emplace_back(nb::cast<nb::sequence>(each[2]));
+        const std::size_t index = units.size();
+        names.push_back(read_text(each[0], {"units", index, "name"}));
+        const std::string list = "units[" + std::to_string(index) + "]: tensors";
+        tensors.emplace_back(nb::borrow<nb::sequence>(nb::object(each[2])), list);
         vescomm_planner_unit_t unit = vescomm_planner_unit_init();
         unit.name = names.back().c_str();
-        unit.type = nb::cast<Integer>(each[1]).small();
+        unit.type = read_small(each[1], {"type", index});
         unit.tensors = tensors.back().plain().data();
         unit.count = tensors.back().plain().size();
         units.push_back(unit);
     }
     Options options(given_options);
     options.set_weights(weights, ranks);
+    const std::int32_t small_ranks = ranks.small("ranks");
     vescomm_plan_t *made = nullptr;
     vescomm_status_t status = VESCOMM_OK;
     {
         const GilReleased released;
-        status =
-            vescomm_plan_create(units.data(), units.size(), ranks.small(), options.get(), &made);
+        status = vescomm_plan_create(units.data(), units.size(), small_ranks, options.get(), &made);
     }
     check_plan(status);
     const std::unique_ptr<vescomm_plan_t, decltype(&vescomm_plan_free)> plan(made,
                                                                              vescomm_plan_free);
     vescomm_planner_totals_t totals = vescomm_planner_totals_init();
     check_plan(vescomm_plan_get_totals(made, &totals));
-    const nb::str explanation(vescomm_plan_explain());
+    const nb::str explanation = to_str(vescomm_plan_explain());
     nb::list layouts;
     for (std::size_t unit = 0; unit < units.size(); ++unit) {
         vescomm_layout_t *layout = nullptr;
@@ -182,7 +194,7 @@ nb::tuple plan_model(const nb::sequence &given, Integer ranks, const nb::dict &g
         const nb::object owned = own(layout);
         vescomm_planner_figures_t figures = vescomm_planner_figures_init();
         check_plan(vescomm_plan_get_figures(made, unit, &figures));
-        layouts.append(nb::make_tuple(owned, to_dict(figures), vescomm_plan_explain()));
+        layouts.append(nb::make_tuple(owned, to_dict(figures), to_str(vescomm_plan_explain())));
     }
     return nb::make_tuple(to_dict(totals), explanation, layouts);
 }

@@ -6,6 +6,7 @@
 #include <nanobind/stl/string.h>
 
 #include <chrono>
+#include <cstdio>
 #include <string>
 #include <vector>
 
@@ -22,9 +23,9 @@ void Request::refuse_freed() const {
     refuse("the request has been freed; create another one");
 }
 
-CommHandle &Request::comm() const {
+const std::shared_ptr<CommHandle> &Request::share() const {
     if (request_ == nullptr) refuse_freed();
-    return *comm_;
+    return comm_;
 }
 
 namespace {
@@ -40,9 +41,9 @@ struct Counted {
 }  // namespace
 
 void Request::start() {
-    CommHandle &on = comm();
+    const std::shared_ptr<CommHandle> on = share();
     const Counted start(starts_);
-    check(on.call([&] { return vescomm_request_start(request_, nullptr); }));
+    check(on->call([&] { return vescomm_request_start(request_, nullptr); }));
 }
 
 // Other threads may be in calls on the communicator, and in waits for the same request. They own
@@ -81,8 +82,12 @@ bool Request::test() {
 
 template <typename Function>
 bool Request::wait_by(std::optional<double> seconds, Function &&function) {
-    if (seconds && !(*seconds >= 0))
-        throw nb::value_error("timeout is negative; give seconds, or None to wait until the end");
+    if (seconds && !(*seconds >= 0)) {
+        char digits[32];
+        std::snprintf(digits, sizeof digits, "%g", *seconds);
+        refuse(std::string("timeout is ") + digits +
+               "; give at least 0 seconds, or None to wait until the end");
+    }
     std::optional<WaitLimit> limit;
     if (seconds) limit.emplace(std::chrono::duration<double>(*seconds));
     const vescomm_status_t status = call_beside_others(function);
@@ -111,32 +116,34 @@ bool Request::wait_with(const nb::sequence &comms, std::optional<double> seconds
     });
 }
 
-std::string Request::explain() {
-    CommHandle &on = comm();
+nb::str Request::explain() {
+    const std::shared_ptr<CommHandle> on = share();
+    const Counted use(starts_);
     const char *text = nullptr;
-    check(on.call_briefly([&] { return vescomm_request_explain(request_, &text); }));
-    return text;
+    check(on->call_briefly([&] { return vescomm_request_explain(request_, &text); }));
+    return to_str(text);
 }
 
 // Calls on the communicator do not disturb it: another thread may finalize the communicator.
 nb::object Request::message(Integer index) {
     if (request_ == nullptr) refuse_freed();
-    if (starts_ > 0) refuse("another thread starts the request; wait for it first");
+    if (starts_ > 0) refuse("a call starts the request at the moment; wait for it first");
     vescomm_message_info_t info = vescomm_message_info_init();
-    check(vescomm_request_get_message(request_, index.small(), &info));
+    check(vescomm_request_get_message(request_, index.small("index"), &info));
     return nb::module_::import_("vescomm.types")
         .attr("Message")(info.source, info.tag, to_python(info.type), info.count);
 }
 
 void Request::free() {
     if (waits_ > 0) refuse("another thread waits for the request; free it after the wait");
+    if (starts_ > 0) refuse("a call starts the request at the moment; free it after that call");
     drop();
 }
 
 void Request::drop() noexcept {
     if (request_ == nullptr) return;
-    comm_->drop({std::exchange(request_, nullptr), std::move(arrays_), std::move(owner_)});
-    comm_.reset();
+    const std::shared_ptr<CommHandle> comm = std::move(comm_);
+    comm->drop({std::exchange(request_, nullptr), std::move(arrays_), std::move(owner_)});
 }
 
 namespace {

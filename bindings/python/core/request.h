@@ -37,7 +37,7 @@ public:
     bool wait(std::optional<double> seconds);
     // The same, and makes progress on other communicators meanwhile.
     bool wait_with(const nanobind::sequence &comms, std::optional<double> seconds);
-    std::string explain();
+    nanobind::str explain();
     // The message that the request has received last, as vescomm.Message.
     nanobind::object message(Integer index);
     // A request that is running is freed when it is complete.
@@ -47,7 +47,7 @@ public:
     nanobind::handle owner() const { return owner_; }
 
 private:
-    CommHandle &comm() const;
+    const std::shared_ptr<CommHandle> &share() const;
     [[noreturn]] void refuse_freed() const;
     // Runs a function on the request, without the GIL. Drops the owner of its memory if it runs no
     // more. Raises the exception of an error.
@@ -62,7 +62,7 @@ private:
     Arguments arrays_;
     nanobind::object owner_;  // of memory that was given by address; null when it is complete
     int waits_ = 0;  // threads that test it or wait for it
-    int starts_ = 0;  // threads that start it
+    int starts_ = 0;  // calls that start or explain it
 };
 
 void define_request(nanobind::module_ &module);

@@ -31,15 +31,14 @@ def to_numpy(array: _core.Array) -> Any:
     """
     import numpy
 
-    try:
-        return numpy.asarray(memoryview(array))
-    except BufferError:
-        pass
     names = {"BF16": "bfloat16", "F8E4M3": "float8_e4m3fn", "F8E5M2": "float8_e5m2"}
+    name = names.get(array.type.name)
+    if name is None:
+        return numpy.asarray(memoryview(array))
     import ml_dtypes
 
     raw = numpy.asarray(memoryview(array._raw()))
-    return raw.view(getattr(ml_dtypes, names[array.type.name])).reshape(array.shape)
+    return raw.view(getattr(ml_dtypes, name)).reshape(array.shape)
 
 
 def to_torch(array: _core.Array) -> Any:

@@ -11,6 +11,7 @@ import sys
 from typing import Any, Callable, Iterator, Mapping, NamedTuple, Optional, Sequence, Union
 
 from . import _core
+from ._arguments import extents_of, seconds_of
 from .errors import Error
 from .types import Type
 
@@ -113,7 +114,7 @@ class Communicator(_core.Communicator):
         Threads: safe.  Since: 0.1
         """
         self._own(
-            _core.create(rank, ranks, address, secret, timeout or 0.0, node, reproducible, tag)
+            _core.create(rank, ranks, address, secret, seconds_of(timeout), node, reproducible, tag)
         )
 
     def _own(self, created: Any) -> None:
@@ -150,7 +151,7 @@ class Communicator(_core.Communicator):
         Collective: yes.  Blocking: as Communicator().  Threads: safe, as long as no thread changes
         the environment.  Since: 0.1
         """
-        return cls._of(_core.create_from_environment(timeout or 0.0, node, reproducible, tag))
+        return cls._of(_core.create_from_environment(seconds_of(timeout), node, reproducible, tag))
 
     @classmethod
     def from_all_gather(
@@ -182,7 +183,7 @@ class Communicator(_core.Communicator):
         """
         return cls._of(
             _core.create_from_all_gather(
-                rank, ranks, all_gather, timeout or 0.0, node, reproducible, tag
+                rank, ranks, all_gather, seconds_of(timeout), node, reproducible, tag
             )
         )
 
@@ -208,7 +209,7 @@ class Communicator(_core.Communicator):
         Collective: yes, same order.  Blocking: yes, at most the timeout.  Threads: one at a time per
         communicator.  Since: 0.1
         """
-        created = self._split(color, key, timeout or 0.0, node, reproducible)
+        created = self._split(color, key, seconds_of(timeout), node, reproducible)
         return None if created is None else type(self)._of(created)
 
     def dup(
@@ -226,7 +227,7 @@ class Communicator(_core.Communicator):
         Collective: yes, same order.  Blocking: yes, at most the timeout.  Threads: one at a time per
         communicator.  Since: 0.1
         """
-        return type(self)._of(self._dup(timeout or 0.0, node, reproducible))
+        return type(self)._of(self._dup(seconds_of(timeout), node, reproducible))
 
     def shrink(self, failed: Sequence[int] = ()) -> "Communicator":
         """Creates a communicator of the ranks that survive a failure; this one is broken then.
@@ -290,7 +291,7 @@ class Communicator(_core.Communicator):
 
         Collective: no.  Blocking: no.  Threads: safe.  Since: 0.1
         """
-        return self._empty((shape,) if isinstance(shape, int) else shape, type)
+        return self._empty(extents_of(shape), type)
 
     @contextlib.contextmanager
     def group(self) -> Iterator[None]:
@@ -334,7 +335,7 @@ class Communicator(_core.Communicator):
         finally:
             self.add_span(name, track, begin, trace_seconds(), dict(values or {}))
 
-    def write_trace(self, path: Union[str, os.PathLike, None] = None) -> None:
+    def write_trace(self, path: Union[str, bytes, os.PathLike, None] = None) -> None:
         """Writes the spans of all ranks into one file in the Chrome trace event format.
 
         Args:
@@ -346,9 +347,9 @@ class Communicator(_core.Communicator):
         Collective: yes, same order.  Blocking: yes.  Threads: one at a time per communicator.
         Since: 0.1
         """
-        self._write_trace(None if path is None else os.fspath(path))
+        self._write_trace(None if path is None else os.fsencode(path))
 
-    def write_flight_recorder(self, path: Union[str, os.PathLike]) -> None:
+    def write_flight_recorder(self, path: Union[str, bytes, os.PathLike]) -> None:
         """Writes the last operations of this rank into a file, for `vescomm-info --flight`.
 
         Args:
@@ -361,7 +362,7 @@ class Communicator(_core.Communicator):
         Collective: no.  Blocking: while the file is written.  Threads: safe, also while another
         thread waits.  Since: 0.1
         """
-        self._write_flight_recorder(os.fspath(path))
+        self._write_flight_recorder(os.fsencode(path))
 
     def __enter__(self) -> "Communicator":
         return self

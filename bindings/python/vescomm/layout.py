@@ -96,7 +96,7 @@ class Layout(_core.Layout):
 
         Since: 0.1
         """
-        return cls._of(_core.Layout._parse(bytes(data)))
+        return cls._of(_core.Layout._parse(bytes(memoryview(data))))
 
     @property
     def tensors(self) -> List[Tensor]:

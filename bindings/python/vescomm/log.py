@@ -46,6 +46,11 @@ def use_logging(logger: Optional[logging.Logger] = None) -> None:
     Collective: no.  Blocking: no.  Threads: one at a time.  Since: 0.1
     """
     global _thread
+    if logger is not None and not callable(getattr(logger, "log", None)):
+        raise TypeError(
+            f"logger is of type {type(logger).__name__}; give a logging.Logger, such as "
+            "logging.getLogger(name) returns"
+        )
     _stop()
     _core.redirect_log(True)
     _thread = threading.Thread(

@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from . import _core
+from ._arguments import types_of
 from .layout import Layout
 from .types import Mode, Type, Work
 
@@ -182,7 +183,7 @@ def plan_model(
 
     Collective: no.  Blocking: no.  Threads: safe.  Since: 0.1
     """
-    types = [type] * len(units) if isinstance(type, int) else list(type)
+    types = types_of(type, len(units))
     if len(types) != len(units):
         raise ValueError(f"type has {len(types)} entries; give one, or one for each of {len(units)} units")
     given = [(name, each, _tensors(tensors)) for (name, tensors), each in zip(units, types)]

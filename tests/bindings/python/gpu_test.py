@@ -112,6 +112,44 @@ class Gpu(unittest.TestCase):
         for ranks in (1, 2, 3):
             run_ranks(ranks, body)
 
+    def test_wrong_values_are_named(self):
+        def body(comm):
+            layout = layout_of(comm.ranks)
+            with gpu.Communicator(comm) as device:
+                for text, call in {
+                    "name has a NUL character at byte 1": lambda: gpu.Buffer(
+                        device, layout, name="a\0b"
+                    ),
+                    "method has a NUL character at byte 2": lambda: device.split(
+                        comm, method="ab\0"
+                    ),
+                    "op is 4294967296; it must be": lambda: gpu.Buffer(
+                        device, layout
+                    ).reduce_scatter_v(2**32),
+                    "a Twice, has a __dlpack__() that returned no new capsule": lambda: (
+                        device.all_reduce(Twice(device, layout))
+                    ),
+                }.items():
+                    with self.assertRaises(vescomm.InvalidArgumentError) as caught:
+                        call()
+                    self.assertIn(text, str(caught.exception))
+
+        class Twice:
+            """An array whose capsule has been used."""
+
+            def __init__(self, device, layout):
+                buffer = gpu.Buffer(device, layout)
+                self.capsule = buffer.data().__dlpack__()
+                device.all_reduce(self)
+
+            def __dlpack__(self, stream=None):
+                return self.capsule
+
+            def __dlpack_device__(self):
+                return 2, 0
+
+        run_ranks(1, body)
+
     def test_parts_have_the_ranks_of_their_communicator(self):
         def body(comm):
             with gpu.Communicator(comm) as device:

@@ -18,7 +18,8 @@ class Objects(unittest.TestCase):
 
     def test_an_array_without_a_value(self):
         empty = vescomm.Array.__new__(vescomm.Array)
-        for call in (memoryview, bytes, self.comm.all_reduce, vescomm.Array.numpy, repr):
+        calls = (memoryview, bytes, self.comm.all_reduce, vescomm.Array.numpy, repr)
+        for call in (*calls, vescomm.Array.__dlpack__):
             with self.subTest(call), self.assertRaises((BufferError, TypeError, vescomm.Error)):
                 call(empty)
         with self.assertRaises(vescomm.InvalidArgumentError) as caught:

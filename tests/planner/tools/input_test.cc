@@ -94,6 +94,19 @@ TEST(Safetensors, RefusesDamagedFiles) {
     EXPECT_SAYS(header(std::string(100000, '['), 0), "nested more than 3 deep");
 }
 
+TEST(Safetensors, CutsLongTextsBetweenCharacters) {
+    std::string shown = "x";
+    for (int i = 0; i < 59; ++i) shown += "é";
+    const std::string type = shown + "éé";  // the 120th byte is the second one of an é
+    EXPECT_SAYS(header("{" +
+                           entry("w", fmt::format(R"("dtype": "{}", "shape": [], )"
+                                                  R"("data_offsets": [0, 2])",
+                                                  type)) +
+                           "}",
+                       2),
+                "\"" + shown + "...\"");
+}
+
 TEST(Safetensors, SortsNamesInNaturalOrder) {
     std::vector<std::string> names = {"l.10.a", "l.9.a", "l.9", "l.09.a", "l.9.b", "k", "l.9.a.0"};
     std::ranges::sort(names, natural_less);
