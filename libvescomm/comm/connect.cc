@@ -154,7 +154,8 @@ std::shared_ptr<Communicator> connect(SessionOptions session, const Settings &se
 }  // namespace
 
 void apply(const CommOptions &options, const char *otherwise, Config &config) {
-    if (options.timeout_seconds < 0)
+    // Not a number is not at least 0.
+    if (!(options.timeout_seconds >= 0))
         throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
                     "timeout_seconds is " + std::to_string(options.timeout_seconds) +
                         "; give seconds above 0, or 0 for " + otherwise);

@@ -4,6 +4,7 @@
  * Invalid calls. Each must return the right status and an error sentence with the offending values
  * and the remedy.
  */
+#include <math.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -76,6 +77,9 @@ static void communicators(void) {
     options = vescomm_comm_options_init();
     options.timeout_seconds = -2.5;
     REFUSED(vescomm_comm_create(0, 1, NULL, NULL, &options, &comm), "timeout_seconds is -2.5",
+            "above 0");
+    options.timeout_seconds = NAN;
+    REFUSED(vescomm_comm_create(0, 1, NULL, NULL, &options, &comm), "timeout_seconds is", "nan",
             "above 0");
     REFUSED(vescomm_comm_create_from_all_gather(0, 1, NULL, NULL, NULL, &comm),
             "all_gather is NULL");
