@@ -109,6 +109,33 @@ fn the_planner_answers_and_explains() {
 }
 
 #[test]
+fn the_planner_answers_while_its_thread_ends() {
+    use std::cell::RefCell;
+    use std::sync::mpsc::{channel, Sender};
+    fn explanation() -> String {
+        let tensors = [planner::Tensor::new("w", &[64, 16])];
+        plan(&tensors, 3, &Options::default()).unwrap().explanation
+    }
+    struct Plans(Sender<[String; 2]>);
+    impl Drop for Plans {
+        fn drop(&mut self) {
+            self.0.send([explanation(), explanation()]).unwrap();
+        }
+    }
+    thread_local! {
+        static LAST: RefCell<Option<Plans>> = const { RefCell::new(None) };
+    }
+    let (sender, receiver) = channel();
+    let expected = std::thread::spawn(move || {
+        // The first value that a thread uses is dropped last.
+        LAST.with(|last| last.replace(Some(Plans(sender))));
+        explanation()
+    });
+    let expected = expected.join().unwrap();
+    assert_eq!(receiver.recv().unwrap(), [expected.clone(), expected]);
+}
+
+#[test]
 fn a_model_is_planned_as_a_whole() {
     let unit = |name: &str, rows| Unit {
         element: Type::Bf16,
