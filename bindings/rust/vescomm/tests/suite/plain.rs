@@ -100,6 +100,14 @@ fn the_planner_answers_and_explains() {
     options.weights = vec![3];
     assert!(plan(&tensors, 2, &options).unwrap_err().sentence().contains("1 weights for 2 ranks"));
 
+    // The number is refused before memory for the cuts of all these ranks is allocated.
+    for ranks in [usize::MAX, 1 << 31] {
+        let named =
+            |error: Error| assert!(error.sentence().contains(&ranks.to_string()), "{error}");
+        named(plan(&tensors, ranks, &Options::default()).unwrap_err());
+        named(Plan::new(&[], ranks, &Options::default()).unwrap_err());
+    }
+
     let twice = [planner::Tensor::new("x", &[1]), planner::Tensor::new("x", &[1])];
     let error = plan(&twice, 2, &Options::default()).unwrap_err();
     assert!(
