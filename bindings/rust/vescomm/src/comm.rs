@@ -23,6 +23,11 @@ use crate::{CommOptions, Error, Result};
 /// buffers and requests borrow it and stay in its thread. [`Handle`], to which it dereferences, has
 /// the functions that any thread may call.
 ///
+/// [`from_environment()`](Communicator::from_environment), [`new()`](Communicator::new) and
+/// [`from_all_gather()`](Communicator::from_all_gather) read VESCOMM_* and other variables. No thread
+/// may change the environment meanwhile: `std::env::set_var()` does not exclude readers in C, and is
+/// unsafe since the edition of 2024 for that reason.
+///
 /// Call [`finalize()`](Communicator::finalize) on every rank before the communicator is dropped.
 /// Otherwise the drop is collective: it waits for all ranks, and cannot report an error. If a panic
 /// drops the communicator, or a request that is running, the communicator is aborted instead, so that
@@ -113,7 +118,7 @@ impl Communicator {
     /// srun. Without a launcher it has one rank.
     ///
     /// Reads VESCOMM_RANK, VESCOMM_RANKS, VESCOMM_ADDRESS and VESCOMM_SECRET first, then the
-    /// variables of the other launchers. No thread may change the environment meanwhile.
+    /// variables of the other launchers.
     pub fn from_environment() -> Result<Communicator> {
         Communicator::from_environment_with(&CommOptions::default())
     }
