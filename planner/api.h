@@ -24,10 +24,8 @@
 
 namespace vescomm::planner {
 
-// Sets the sentence that vescomm_plan_explain() returns in this thread. explain_constant() stores
-// the pointer, so its argument must outlive the thread.
+// Sets the sentence that vescomm_plan_explain() returns in this thread.
 void explain(const char *sentence, const char *more = "") noexcept;
-void explain_constant(const char *sentence) noexcept;
 
 template <typename... Values>
 [[noreturn]] void refuse_call(const char *function, fmt::format_string<Values...> format,
@@ -49,13 +47,13 @@ vescomm_status_t guarded(Body &&body) noexcept {
         explain(error.what());
         return VESCOMM_ERROR_INVALID_ARGUMENT;
     } catch (const std::bad_alloc &) {
-        explain_constant("out of memory: an allocation failed; nothing happened");
+        explain("out of memory: an allocation failed; nothing happened");
         return VESCOMM_ERROR_OUT_OF_MEMORY;
     } catch (const std::exception &error) {
         explain("internal error, please report: ", error.what());
         return VESCOMM_ERROR_INTERNAL;
     } catch (...) {
-        explain_constant("internal error of unknown type; please report");
+        explain("internal error of unknown type; please report");
         return VESCOMM_ERROR_INTERNAL;
     }
 }

@@ -2,6 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The exported C functions that plan one buffer.
+#include <cstddef>
+#include <cstdio>
+
 #include "planner/api.h"
 #include "planner/order.h"
 #include "planner/owner.h"
@@ -10,9 +13,11 @@
 namespace vescomm::planner {
 namespace {
 
-// `explanation` points to a constant or into `text`.
-thread_local std::string text;
-thread_local const char *explanation = "";
+// A plain array instead of a std::string, of which the destructor would run before those of other
+// values of the thread, and these may plan. Sentences quote the beginning of a long name, so they
+// fit.
+constexpr std::size_t max_text_bytes = 4095;
+thread_local char text[max_text_bytes + 1];
 
 Tensor to_tensor(const char *function, const vescomm_planner_tensor_t &tensor,
                  const std::string &what) {
@@ -45,17 +50,7 @@ void set_number(double &number, double given) {
 }  // namespace
 
 void explain(const char *sentence, const char *more) noexcept {
-    try {
-        text = sentence;
-        text += more;
-        explanation = text.c_str();
-    } catch (...) {
-        explanation = "out of memory, even for the sentence that explains the plan";
-    }
-}
-
-void explain_constant(const char *sentence) noexcept {
-    explanation = sentence;
+    std::snprintf(text, sizeof text, "%s%s", sentence, more);
 }
 
 std::vector<Tensor> to_tensors(const char *function, const vescomm_planner_tensor_t *tensors,
@@ -140,5 +135,5 @@ vescomm_status_t vescomm_plan(const vescomm_planner_tensor_t *tensors, size_t co
 }
 
 const char *vescomm_plan_explain(void) {
-    return explanation;
+    return text;
 }

@@ -28,7 +28,8 @@ std::string note_creator(int rank, pid_t thread) {
         bool several = false;
     };
     static std::mutex mutex;
-    static std::map<int, Creators> by_rank;  // usually one
+    // Usually one. Never destroyed: other threads may create communicators while the process exits.
+    static auto &by_rank = *new std::map<int, Creators>;
     const std::lock_guard lock(mutex);
     Creators &creators = by_rank[rank];
     if (creators.first == 0) creators.first = thread;

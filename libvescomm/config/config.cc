@@ -90,7 +90,8 @@ Config read_config(const Environment &environment) {
 }
 
 std::span<const Variable> variables() {
-    static const std::vector<Variable> table = [] {
+    // Never destroyed: threads may create communicators while the process exits.
+    static const auto &table = *new std::vector<Variable>([] {
         const Config config;
         return std::vector<Variable>{
 #define VESCOMM_ROW(kind, member, fallback, unit, values, what) \
@@ -115,7 +116,7 @@ std::span<const Variable> variables() {
              "Variables of vescomm_perf and of its workers."},
             {Group::prefix, "VESCOMM_TEST_", "", "", "see the tests", "Variables of the tests."},
         };
-    }();
+    }());
     return table;
 }
 

@@ -184,7 +184,7 @@ std::string other_nccl(const nccl::Library &ours) {
 namespace {
 
 const std::string &first_obstacle(std::initializer_list<const GpuPart *> parts) {
-    static const std::string none;
+    static const auto &none = *new std::string;  // never destroyed, as kernel_library()
     for (const GpuPart *part : parts)
         if (!part->usable) return part->text;
     return none;

@@ -82,7 +82,8 @@ std::string KernelLibrary::reason(cuda::Error error) const {
 }
 
 const KernelLibrary &kernel_library() {
-    static const KernelLibrary library(examine_gpu_support());
+    // Never destroyed: threads may use it while the process exits.
+    static const auto &library = *new KernelLibrary(examine_gpu_support());
     return library;
 }
 

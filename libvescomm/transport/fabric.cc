@@ -68,7 +68,8 @@ private:
 };
 
 Register &all_fabrics() {
-    static Register fabrics;
+    // Never destroyed: threads may create communicators while the process exits.
+    static Register &fabrics = *new Register;
     return fabrics;
 }
 

@@ -297,8 +297,8 @@ typedef int (*vescomm_all_gather_function_t)(void *context, const void *mine, si
  * Communicators of a process with the same ranks, address and secret share the connection of the
  * control plane, its thread, and the connections to other nodes.
  *
- * Collective: yes.  Blocking: until all ranks have called it, at most the timeout.  Threads: safe.
- * Since: 0.1
+ * Collective: yes.  Blocking: until all ranks have called it, at most the timeout.  Threads: safe,
+ * as long as no thread changes the environment.  Since: 0.1
  */
 VESCOMM_API vescomm_status_t vescomm_comm_create(int32_t rank, int32_t ranks, const char *address,
                                                  const char *secret,
@@ -336,7 +336,7 @@ vescomm_comm_create_from_environment(const vescomm_comm_options_t *options, vesc
  * @return as vescomm_comm_create(). VESCOMM_ERROR_SYSTEM: @p all_gather returned non-zero.
  *
  * Collective: yes.  Blocking: as vescomm_comm_create(), plus the calls of @p all_gather.
- * Threads: safe.  Since: 0.1
+ * Threads: safe, as long as no thread changes the environment.  Since: 0.1
  */
 VESCOMM_API vescomm_status_t vescomm_comm_create_from_all_gather(
     int32_t rank, int32_t ranks, vescomm_all_gather_function_t all_gather, void *context,

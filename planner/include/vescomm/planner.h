@@ -193,8 +193,8 @@ VESCOMM_API vescomm_status_t vescomm_plan(const vescomm_planner_tensor_t *tensor
  * vescomm_plan_get_totals() it is about the whole plan, after vescomm_plan_get_figures() about one
  * unit of it. vescomm_get_last_error() does not return these sentences.
  *
- * @return never NULL, empty before the first call; valid until this thread's next call of a
- *         function of this header.
+ * @return never NULL, empty before the first call, truncated after 4,095 bytes; valid until this
+ *         thread's next call of a function of this header.
  *
  * Collective: no.  Blocking: no.  Threads: safe (each thread has its own).  Since: 0.1
  */

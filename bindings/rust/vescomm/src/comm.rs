@@ -13,7 +13,7 @@ use std::ptr::null_mut;
 
 use vescomm_sys as sys;
 
-use crate::error::{c_string, call};
+use crate::error::{c_string, call, invalid};
 use crate::handle::{c_path, Handle};
 use crate::{CommOptions, Error, Result};
 
@@ -22,6 +22,11 @@ use crate::{CommOptions, Error, Result};
 /// A communicator can be moved to another thread, and is used by one thread at a time; memories,
 /// buffers and requests borrow it and stay in its thread. [`Handle`], to which it dereferences, has
 /// the functions that any thread may call.
+///
+/// [`from_environment()`](Communicator::from_environment), [`new()`](Communicator::new) and
+/// [`from_all_gather()`](Communicator::from_all_gather) read VESCOMM_* and other variables. No thread
+/// may change the environment meanwhile: `std::env::set_var()` does not exclude readers in C, and is
+/// unsafe since the edition of 2024 for that reason.
 ///
 /// Call [`finalize()`](Communicator::finalize) on every rank before the communicator is dropped.
 /// Otherwise the drop is collective: it waits for all ranks, and cannot report an error. If a panic
@@ -79,9 +84,16 @@ unsafe extern "C" fn all_gather<F: FnMut(&[u8], *mut u8) -> std::result::Result<
     1
 }
 
-/// A rank or a number of ranks; one that is too large becomes one that the library refuses.
+/// A rank; one that is too large becomes one that the library refuses, as there are fewer ranks.
 pub(crate) fn rank_number(rank: usize) -> i32 {
     i32::try_from(rank).unwrap_or(i32::MAX)
+}
+
+/// A number of ranks.
+pub(crate) fn number_of_ranks(ranks: usize) -> Result<i32> {
+    i32::try_from(ranks).map_err(|_| {
+        invalid(format!("there are {ranks} ranks; their number must be from 1 to {}", i32::MAX))
+    })
 }
 
 impl Communicator {
@@ -106,7 +118,7 @@ impl Communicator {
     /// srun. Without a launcher it has one rank.
     ///
     /// Reads VESCOMM_RANK, VESCOMM_RANKS, VESCOMM_ADDRESS and VESCOMM_SECRET first, then the
-    /// variables of the other launchers. No thread may change the environment meanwhile.
+    /// variables of the other launchers.
     pub fn from_environment() -> Result<Communicator> {
         Communicator::from_environment_with(&CommOptions::default())
     }
@@ -135,11 +147,12 @@ impl Communicator {
         let (address, secret) =
             (c_string("the address", address)?, c_string("the secret", secret)?);
         let options = options.to_raw()?;
+        let ranks = number_of_ranks(ranks)?;
         // SAFETY: strings and options live until the call returns.
         Communicator::create(|made| unsafe {
             sys::vescomm_comm_create(
                 rank_number(rank),
-                rank_number(ranks),
+                ranks,
                 address.as_ptr(),
                 secret.as_ptr(),
                 &options.raw,
@@ -177,7 +190,7 @@ impl Communicator {
         E: fmt::Display,
     {
         let options = options.to_raw()?;
-        let ranks = rank_number(ranks);
+        let ranks = number_of_ranks(ranks)?;
         let with_slices = |mine: &[u8], all: *mut u8| {
             let bytes = mine.len() * ranks as usize;
             // SAFETY: the library passes memory for the bytes of all ranks. It is zeroed first,
@@ -214,9 +227,10 @@ impl Communicator {
     /// Divides the ranks into new communicators, one for each color. This one is unchanged. The new
     /// ones share its connections.
     ///
-    /// Ranks with the same color form one communicator; with `None` the rank is in none. `key`
-    /// orders the ranks of a color; equal keys are ordered by rank in this communicator. Default
-    /// options mean those of this communicator. Collective: all ranks call it, in the same order.
+    /// Ranks with the same color, which is at least 0, form one communicator; with `None` the rank is
+    /// in none. `key` orders the ranks of a color; equal keys are ordered by rank in this
+    /// communicator. Default options mean those of this communicator. Collective: all ranks call it,
+    /// in the same order.
     pub fn split(
         &self,
         color: Option<i32>,
@@ -224,6 +238,11 @@ impl Communicator {
         options: &CommOptions,
     ) -> Result<Option<Communicator>> {
         let options = options.to_raw().map_err(|error| self.refuse(error))?;
+        if let Some(color) = color.filter(|color| *color < 0) {
+            return Err(self.refuse(invalid(format!(
+                "split: the color is {color}; it must be at least 0, or None for no communicator"
+            ))));
+        }
         let mut raw = null_mut();
         // SAFETY: the options live until the call returns.
         call(|| unsafe {

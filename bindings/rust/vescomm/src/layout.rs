@@ -8,7 +8,7 @@ use std::ptr::{null_mut, NonNull};
 
 use vescomm_sys as sys;
 
-use crate::comm::rank_number;
+use crate::comm::{number_of_ranks, rank_number};
 use crate::error::{c_string, call, invalid, text};
 use crate::Result;
 
@@ -147,7 +147,7 @@ impl Layout {
                 ..sys::vescomm_tensor_init()
             })
             .collect();
-        let ranks = rank_number(cuts.len().saturating_sub(1));
+        let ranks = number_of_ranks(cuts.len().saturating_sub(1))?;
         // SAFETY: all arrays live until the call returns, and have the sizes that are given.
         Layout::create(|made| unsafe {
             let (tensors, cuts) = (raw.as_ptr(), cuts.as_ptr());
@@ -157,9 +157,9 @@ impl Layout {
 
     /// Creates a layout of one vector, "data", of which rank k owns `counts[k]` elements.
     pub fn from_counts(counts: &[i64]) -> Result<Layout> {
+        let ranks = number_of_ranks(counts.len())?;
         // SAFETY: the array lives until the call returns.
         Layout::create(|made| unsafe {
-            let ranks = rank_number(counts.len());
             sys::vescomm_layout_create_from_counts(counts.as_ptr(), ranks, made)
         })
     }

@@ -44,6 +44,7 @@ mod arrays;
 mod background;
 mod buffer;
 pub mod call;
+mod check_call;
 mod comm;
 mod element;
 mod error;

@@ -30,8 +30,8 @@ pub enum Op {
     Min,
     /// The maximum; NaN if any contribution is NaN. -0 is less than +0.
     Max,
-    /// The sum of all contributions, each multiplied by this factor first. The factor is not 0, and
-    /// the same on every rank.
+    /// The sum of all contributions, each multiplied by this factor first. The factor is not 0, for
+    /// integers a whole number, and the same on every rank.
     PremultipliedSum(f64),
     /// A bit is 1 if it is 1 in all contributions.
     BitwiseAnd,
@@ -77,6 +77,14 @@ impl Op {
                 if factor == 0.0 {
                     return Err(invalid(format!(
                         "{name}: the factor is 0; give Op::PremultipliedSum what to multiply by"
+                    )));
+                }
+                let integer = matches!(elements, I8 | U8 | I16 | U16 | I32 | U32 | I64 | U64);
+                // Below 2^63.
+                if integer && !(factor.abs() < 9.2e18 && factor.trunc() == factor) {
+                    return Err(invalid(format!(
+                        "{name}: the factor is {factor}; for elements of type {elements:?} it must \
+                         be a whole number of less than 9.2e18"
                     )));
                 }
                 elements != Bool

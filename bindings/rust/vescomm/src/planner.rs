@@ -26,7 +26,7 @@ use std::ptr::null_mut;
 
 use vescomm_sys as sys;
 
-use crate::comm::rank_number;
+use crate::comm::{number_of_ranks, rank_number};
 use crate::error::{c_string, call_explained, text};
 use crate::{Layout, Result, Type};
 
@@ -90,11 +90,11 @@ pub fn plan(tensors: &[Tensor], ranks: usize, options: &Options) -> Result<Plann
     let names = c_names(tensors.iter().map(|tensor| &tensor.name))?;
     let raw = raw_tensors(tensors, &names);
     let options = options.to_raw(ranks)?;
+    let ranks = number_of_ranks(ranks)?;
     let mut layout = null_mut();
     let mut figures = sys::vescomm_planner_figures_init();
     // SAFETY: all inputs live until the call returns, and have the sizes that are given.
     call(|| unsafe {
-        let ranks = rank_number(ranks);
         sys::vescomm_plan(raw.as_ptr(), raw.len(), ranks, &options, &mut layout, &mut figures)
     })?;
     let explanation = explain();
@@ -155,10 +155,10 @@ impl Plan {
             })
             .collect();
         let options = options.to_raw(ranks)?;
+        let ranks = number_of_ranks(ranks)?;
         let mut plan = null_mut();
         // SAFETY: all inputs live until the call returns, and have the sizes that are given.
         call(|| unsafe {
-            let ranks = rank_number(ranks);
             sys::vescomm_plan_create(raw.as_ptr(), raw.len(), ranks, &options, &mut plan)
         })?;
         Ok(Plan { raw: plan, explanation: explain() })

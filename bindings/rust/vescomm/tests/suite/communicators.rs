@@ -73,6 +73,18 @@ fn a_communicator_is_split_by_color_and_key() {
 }
 
 #[test]
+fn a_negative_color_is_no_color() {
+    open_ranks(2, |comm| {
+        let color = if comm.rank() == 0 { -3 } else { 3 };
+        let error = comm.split(Some(color), 0, &CommOptions::default()).unwrap_err();
+        assert!(error.sentence().contains("the color is -3"), "{error}");
+        if comm.rank() == 0 {
+            assert!(matches!(error, Error::InvalidArgument(_)), "{error:?}");
+        }
+    });
+}
+
+#[test]
 fn a_duplicate_is_for_another_thread() {
     for size in SIZES {
         ranks(size, |comm| {

@@ -23,7 +23,7 @@ fn wrong_arguments_are_refused_and_have_no_effect() {
         let counts = [2i64, 2, 2];
         refused(call::all_gather_v(s, o, &[2, 2]), "2 counts for 3 ranks");
         refused(call::all_gather_v(s, o, &[2, -1, 2]), "counts[1] is -1");
-        refused(call::all_gather_v(s, o, &[2, 2, i64::MAX]), "output has 6 elements");
+        refused(call::all_gather_v(s, o, &[2, 2, i64::MAX]), "it must be from 0 to 1099511627776");
         refused(call::all_gather_v(s, o, &[2, 2, 3]), "output has 6 elements, and 7 are needed");
         refused(call::all_gather_v(&s[..1], o, &counts), "source has 1 elements, and 2 are needed");
         refused(call::all_gather_v_in_place(&mut o[..5], &counts), "and 6 are needed");
@@ -34,7 +34,7 @@ fn wrong_arguments_are_refused_and_have_no_effect() {
         refused(call::all_gather_v(s, o, &counts).output_offsets(&[0, 0, 0]), "overlap");
         let far = [i64::MAX, 0, 2];
         let empty_far = call::all_gather_v_in_place(o, &[0, 2, 2]).output_offsets(&far);
-        refused(empty_far, "offsets[0] of output is 9223372036854775807");
+        refused(empty_far, "output_offsets[0] is 9223372036854775807");
         refused(call::all_gather(s, o), "output has 6 elements, and 18 are needed");
         refused(call::reduce_scatter_v(s, &mut o[..1], &counts, Op::Sum), "output has 1");
         refused(call::reduce_scatter_v_in_place(&mut o[..5], &counts, Op::Sum), "source has 5");
@@ -64,10 +64,35 @@ fn wrong_arguments_are_refused_and_have_no_effect() {
         refused(call::all_reduce_in_place(&mut [Bool::default()], Op::Average), "Average");
         refused(call::all_reduce_in_place(&mut [C64::default()], Op::Max), "Max");
         refused(call::all_reduce_in_place(o, Op::Sum).algorithm("a\0b"), "NUL");
-        // A wrong call keeps its whole group from being made.
+        let mut integers = [1i32; 6];
+        let i = &mut integers;
+        for factor in [0.5, 9.3e18, f64::NAN, f64::INFINITY] {
+            let scaled = call::all_reduce_in_place(i, Op::PremultipliedSum(factor));
+            refused(scaled, "must be a whole number");
+        }
+        // A wrong call keeps its whole group from being made, and the communicator intact.
         let mut data = [1.0f32; 2];
-        let sum = call::all_reduce_in_place(&mut data, Op::Sum);
-        refused(call::group([sum, call::send(s, 3)]), "peer is 3");
+        let mut alone = |call: Call<'_>, words: &str| {
+            let sum = call::all_reduce_in_place(&mut data, Op::Sum);
+            refused(call::group([sum, call]), words);
+        };
+        alone(call::send(s, 3), "peer is 3");
+        alone(call::all_reduce_in_place(i, Op::PremultipliedSum(0.5)), "whole number");
+        alone(call::all_gather_v(s, o, &counts).output_offsets(&[0, 0, 2]), "overlap");
+        let far = [1i64 << 41, 0, 2];
+        alone(call::all_gather_v_in_place(o, &[0, 2, 2]).output_offsets(&far), "offsets[0]");
+        let many = [2, 2, 1i64 << 41];
+        if comm.rank() == 0 {
+            alone(call::gather_v(s, o, &many, 2), "counts[2] is 2199023255552");
+            let halves = [2, 1i64 << 40, 0];
+            alone(call::gather_v(s, o, &halves, 1), "the sum of counts is 1099511627778");
+        }
+        let over = [0i64, 1, 1];
+        alone(call::scatter_v_in_place(o, &counts, comm.rank()).source_offsets(&over), "overlaps");
+        alone(call::all_to_all_v(s, &counts, o, &counts).output_offsets(&over), "overlaps");
+        let others = [1i64, 1, 1];
+        alone(call::all_to_all_v(s, &counts, o, &others), "sends itself 2 elements and expects 1");
+        alone(call::all_reduce_in_place(o, Op::Sum).algorithm("none such"), "none such");
         assert_eq!(data, [1.0; 2]);
         comm.all_reduce_in_place(&mut data, Op::Sum).unwrap();
         assert_eq!(data, [3.0; 2]);

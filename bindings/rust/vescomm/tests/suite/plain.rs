@@ -100,12 +100,47 @@ fn the_planner_answers_and_explains() {
     options.weights = vec![3];
     assert!(plan(&tensors, 2, &options).unwrap_err().sentence().contains("1 weights for 2 ranks"));
 
+    // The number is refused before memory for the cuts of all these ranks is allocated.
+    for ranks in [usize::MAX, 1 << 31] {
+        let named =
+            |error: Error| assert!(error.sentence().contains(&ranks.to_string()), "{error}");
+        named(plan(&tensors, ranks, &Options::default()).unwrap_err());
+        named(Plan::new(&[], ranks, &Options::default()).unwrap_err());
+    }
+
     let twice = [planner::Tensor::new("x", &[1]), planner::Tensor::new("x", &[1])];
     let error = plan(&twice, 2, &Options::default()).unwrap_err();
     assert!(
         matches!(error, Error::InvalidArgument(_)) && error.sentence().contains('x'),
         "{error}"
     );
+}
+
+#[test]
+fn the_planner_answers_while_its_thread_ends() {
+    use std::cell::RefCell;
+    use std::sync::mpsc::{channel, Sender};
+    fn explanation() -> String {
+        let tensors = [planner::Tensor::new("w", &[64, 16])];
+        plan(&tensors, 3, &Options::default()).unwrap().explanation
+    }
+    struct Plans(Sender<[String; 2]>);
+    impl Drop for Plans {
+        fn drop(&mut self) {
+            self.0.send([explanation(), explanation()]).unwrap();
+        }
+    }
+    thread_local! {
+        static LAST: RefCell<Option<Plans>> = const { RefCell::new(None) };
+    }
+    let (sender, receiver) = channel();
+    let expected = std::thread::spawn(move || {
+        // The first value that a thread uses is dropped last.
+        LAST.with(|last| last.replace(Some(Plans(sender))));
+        explanation()
+    });
+    let expected = expected.join().unwrap();
+    assert_eq!(receiver.recv().unwrap(), [expected.clone(), expected]);
 }
 
 #[test]

@@ -6,7 +6,7 @@
 use vescomm::{Buffer, Communicator, Error, Layout, Op};
 
 use crate::support::job::{in_job, vescomm_run, Job};
-use crate::support::{names_rank, SIZES};
+use crate::support::{names_rank, ranks, SIZES};
 
 /// Prints a line that the job waits for. libtest prints without a newline before it.
 fn say(text: &str) {
@@ -73,6 +73,36 @@ fn a_killed_rank_is_named_and_the_others_go_on() {
             assert!(output.contains("\n2 of 3 remain\n"), "{output}");
         }
     }
+}
+
+/// As threads do that a program does not join.
+#[test]
+fn communicators_are_made_while_the_process_exits() {
+    use std::os::raw::c_int;
+    extern "C" {
+        fn atexit(function: extern "C" fn()) -> c_int;
+    }
+    fn sum() -> i32 {
+        let sums = ranks(2, |comm| {
+            let mut ones = [1];
+            comm.all_reduce_in_place(&mut ones, Op::Sum).unwrap();
+            ones[0]
+        });
+        sums[1]
+    }
+    extern "C" fn late() {
+        say(&format!("sum {} at the exit", sum()));
+    }
+    if in_job() {
+        // SAFETY: the function lives as long as the program. It is called after the destructors of
+        // everything that the library makes from here on.
+        assert_eq!(unsafe { atexit(late) }, 0);
+        assert_eq!(sum(), 2);
+        return;
+    }
+    let name = "processes::communicators_are_made_while_the_process_exits";
+    let outputs = Job::of_test(name, 1).outputs();
+    assert!(outputs[0].contains("\nsum 2 at the exit\n"), "{}", outputs[0]);
 }
 
 #[test]
