@@ -167,8 +167,8 @@ std::string quoted(const std::string &name) {
 }
 
 Items to_items(const Problem &problem, const Options &options) {
-    if (problem.ranks < 1) {
-        refuse("a plan for {} ranks is impossible; give at least 1", problem.ranks);
+    if (problem.ranks < 1 || problem.ranks > max_ranks) {
+        refuse("a plan for {} ranks is impossible; give 1 to {}", problem.ranks, max_ranks);
     }
     check(options);
     check_weights(problem.weights, problem.ranks, options.mode);

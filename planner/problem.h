@@ -12,6 +12,9 @@
 
 namespace vescomm::planner {
 
+// More would take minutes and gigabytes.
+inline constexpr int max_ranks = 10'000'000;
+
 // A tensor as the algorithms see it: its number of elements and its legal cuts.
 struct Item {
     std::size_t tensor = 0;  // index in the problem

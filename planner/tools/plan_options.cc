@@ -13,13 +13,12 @@
 
 #include "planner/input/closest.h"
 #include "planner/input/sizes.h"
+#include "planner/problem.h"
 #include "planner/tools/plan_flags.h"
 #include "vescomm/vescomm.h"
 
 namespace vescomm::planner {
 namespace {
-
-constexpr std::int64_t max_ranks = 10'000'000;
 
 struct NamedMode {
     std::string_view name;

@@ -87,6 +87,8 @@ TEST_F(PlannerApi, RefusesWrongArgumentsAndSetsNoOutput) {
     expect_refused(vescomm_plan(tensors, 2, 4, nullptr, nullptr, &figures), "layout is NULL");
     expect_refused(vescomm_plan(nullptr, 2, 4, nullptr, &layout, &figures), "tensors is NULL");
     expect_refused(vescomm_plan(tensors, 2, 0, nullptr, &layout, &figures), "0 ranks");
+    expect_refused(vescomm_plan(tensors, 2, 10'000'001, nullptr, &layout, &figures),
+                   "10000001 ranks is impossible; give 1 to 10000000");
     options.mode = 5;
     expect_refused(vescomm_plan(tensors, 2, 4, &options, &layout, &figures), "mode 5");
     options = vescomm_planner_options_init();

@@ -148,7 +148,7 @@ def plan(
 
     Args:
         tensors: PlannerTensor, or tuples of its first members.
-        ranks: number of shards, at least 1.
+        ranks: number of shards, 1 to 10,000,000.
         weights: one for each rank: a rank with twice the weight of another takes twice the elements.
         options: mode, start_alignment, cut_alignment, shard_limit, search_steps, unit_imbalance,
             work, bytes_per_second, seconds_per_collective, seconds_per_unequal; see
@@ -174,7 +174,7 @@ def plan_model(
 
     Args:
         units: name and tensors of each fused buffer.
-        ranks: at least 1.
+        ranks: 1 to 10,000,000.
         type: of the elements of all units, or one for each unit.
         weights, options: as in plan().
 

@@ -168,7 +168,7 @@ static inline vescomm_planner_figures_t vescomm_planner_figures_init(void) {
  * elements of one byte, because the call has no type.
  *
  * @param tensors  @p count tensors. Borrowed for the call.
- * @param ranks    number of shards, at least 1.
+ * @param ranks    number of shards, 1 to 10,000,000.
  * @param options  NULL: defaults. Borrowed for the call.
  * @param layout   [out] owned by the caller; free with vescomm_layout_free(). Its tensors are in
  *                 order of offset, not in the order given: vescomm_layout_find_tensor() finds them.
@@ -263,7 +263,7 @@ typedef struct vescomm_model_plan vescomm_plan_t;
  *     vescomm_plan_free(plan);                        ... layouts remain
  *
  * @param units    @p count units. Borrowed for the call.
- * @param ranks    at least 1.
+ * @param ranks    1 to 10,000,000.
  * @param options  NULL: defaults. Borrowed for the call.
  * @param plan     [out] owned by the caller; free with vescomm_plan_free(). If no layout of some
  *                 unit meets the options, the call still creates a plan and returns VESCOMM_OK:
