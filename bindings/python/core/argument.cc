@@ -87,6 +87,8 @@ struct Reader {
 
     // NumPy's arrays of ml_dtypes: neither DLPack nor the buffer protocol has their types.
     std::optional<Argument> from_interface(bool output) const {
+        if (is_scalar_of_numpy(array.type()))
+            refuse("is a scalar of NumPy, whose value cannot change; give numpy.array() of it");
         const auto found = interface_of(array, subject());
         if (!found) return {};
         const ArrayInterface &interface = *found;

@@ -189,4 +189,13 @@ std::optional<ArrayInterface> interface_of(nb::handle array, const std::string &
     return interface;
 }
 
+bool is_scalar_of_numpy(nb::handle type) {
+    for (const nb::handle base : nb::borrow<nb::tuple>(type.attr("__mro__"))) {
+        const nb::object name = nb::getattr(base, "__name__", nb::none());
+        const nb::object module = nb::getattr(base, "__module__", nb::none());
+        if (name.equal(nb::str("generic")) && module.equal(nb::str("numpy"))) return true;
+    }
+    return false;
+}
+
 }  // namespace vescomm::python

@@ -61,4 +61,8 @@ struct ArrayInterface {
 // a wrong one; `subject` begins the sentence.
 std::optional<ArrayInterface> interface_of(nanobind::handle array, const std::string &subject);
 
+// True for the types of NumPy's scalars. Their __array_interface__ has the address of a temporary
+// array.
+bool is_scalar_of_numpy(nanobind::handle type);
+
 }  // namespace vescomm::python

@@ -427,6 +427,16 @@ class OwnArrays(Sentences):
         self.assertEqual(plan.units[0].layout.elements, 3)
 
     @needs_numpy
+    def test_scalars_of_numpy_as_arrays(self):
+        # Their results would be written into temporary arrays.
+        text = "a float64, is a scalar of NumPy"
+        self.refuses(text, self.comm.all_reduce, np.ones(4).sum())
+        self.refuses(text, self.comm.all_reduce, np.ones(1), np.float64(0))
+        output = np.zeros(1)
+        self.comm.all_reduce(np.float64(5), output)
+        self.assertEqual(output[0], 5)
+
+    @needs_numpy
     def test_arrays_of_many_dimensions_for_numpy(self):
         for type in (Type.F32, Type.I8):
             with self.assertRaises(BufferError):
