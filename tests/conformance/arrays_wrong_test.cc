@@ -113,7 +113,7 @@ TEST(MismatchedArrayCalls, DifferentEqualCountsAreReported) {
                 for (int i = 0; i < 10 && status == VESCOMM_OK; ++i) status = call();
                 const char *names[] = {"all_gather_v of f32", "reduce_scatter_v of f32 (sum",
                                        "all_to_all_v of f32"};
-                expect_mismatch(status, {"rank 1", names[which]});
+                expect_mismatch(status, {"rank 1", names[which], ": they differ in counts"});
             });
         }
     }

@@ -17,12 +17,15 @@ std::string Mismatch::text() const {
             "rank {} receives {} from rank {}, which sent {} instead; both must give the same "
             "count and type, in the same order",
             rank, mine, other, theirs);
-    const bool earlier = history && Signature::differ_in_digest(signature, other_signature);
+    const bool arguments = Signature::differ_in_digest(signature, other_signature);
     return fmt::format(
-        "rank {} called {}, where rank {} called {}{}; every rank must make the same calls in the "
-        "same order",
+        "rank {} called {}, where rank {} called {}{}{}; every rank must make the same calls in "
+        "the same order",
         rank, mine, other, theirs,
-        earlier ? ", or they differ in an earlier gather_v or scatter_v" : "");
+        arguments ? ": they differ in counts, root, factor or algorithm, which vescomm-info "
+                    "--flight shows after a run with VESCOMM_FLIGHT_RECORDER=flight.%r"
+                  : "",
+        arguments && history ? ", or they differ in an earlier gather_v or scatter_v" : "");
 }
 
 }  // namespace vescomm::internal
