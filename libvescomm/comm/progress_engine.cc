@@ -3,6 +3,7 @@
 #include "comm/progress_engine.h"
 
 #include <poll.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <utility>
@@ -135,8 +136,11 @@ bool ProgressEngine::test(Operation &operation) {
 void ProgressEngine::progress() {
     constexpr int max_yields = 100;
     lock_.yield_to_callers(max_yields);
-    attempt([] { return false; });
+    bool moved = false;
+    attempt([] { return false; }, nullptr, &moved);
     if (control_.has_notes()) read_notes();
+    // The thread that this one keeps from running may be the one that waits.
+    if (!moved) sched_yield();
 }
 
 bool ProgressEngine::try_progress() {
