@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "planner/arithmetic.h"
+#include "planner/formats/quoted.h"
 #include "planner/problem.h"
 #include "planner/words.h"
 #include "vescomm/planner_advice.hpp"
@@ -112,7 +113,7 @@ std::string find_coarse_block(const Model &model, const ModelAnswer &answer, dou
             text = fmt::format(
                 "a block of tensor {} has {}, {} times a fair shard of its buffer; use {}groups of "
                 "at most {}",
-                quoted(tensor.name), count_of(place.block, "element"),
+                formats::quoted_text(tensor.name), count_of(place.block, "element"),
                 with_commas(block / plan.mean_shard, 2),
                 rows == 0 ? "" : fmt::format("blocks of at most {}, or ", count_of(rows, "row")),
                 count_of(std::max<std::int64_t>(max, 1), "rank"));

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "planner/formats/quoted.h"
 #include "planner/words.h"
 
 namespace vescomm::planner {
@@ -57,7 +58,7 @@ std::string advice(const Problem &problem, const Items &items) {
     return fmt::format(
         "; a block of tensor {} holds {}, more than the mean shard: use finer blocks, or no more "
         "than {} for one buffer",
-        quoted(problem.tensors[coarsest->tensor].name), count_of(block, "element"),
+        formats::quoted_text(problem.tensors[coarsest->tensor].name), count_of(block, "element"),
         count_of(ranks, "rank"));
 }
 

@@ -10,6 +10,7 @@
 #include <stdexcept>
 
 #include "planner/bounds.h"
+#include "planner/formats/quoted.h"
 
 namespace vescomm::planner {
 namespace {
@@ -90,7 +91,7 @@ Groups to_groups(const Model &model, const Options &options) {
             result.bytes += group.items.elements * group.element_bytes;
         } catch (const std::invalid_argument &error) {
             throw std::invalid_argument(
-                fmt::format("unit {}: {}", quoted(unit.name), error.what()));
+                fmt::format("unit {}: {}", formats::quoted_text(unit.name), error.what()));
         }
     }
     result.lower_bound_bytes = lower_bound_bytes(result);

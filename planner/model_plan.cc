@@ -18,6 +18,7 @@
 #include "planner/balance.h"
 #include "planner/costs.h"
 #include "planner/explain.h"
+#include "planner/formats/quoted.h"
 #include "planner/groups.h"
 #include "planner/owner.h"
 #include "planner/plan.h"
@@ -104,7 +105,8 @@ void refuse(ModelAnswer &answer, const Model &model, std::size_t unit, const Ans
     const std::string &name = model.units[unit].name;
     answer.explanation = of_unit.explanation;
     if (!name.empty())
-        answer.explanation = fmt::format("unit {}: {}", quoted(name), answer.explanation);
+        answer.explanation =
+            fmt::format("unit {}: {}", formats::quoted_text(name), answer.explanation);
 }
 
 // Plans every unit on its own, ragged or uniform. Returns the answers of the groups; fewer when a

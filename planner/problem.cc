@@ -11,6 +11,8 @@
 #include <span>
 #include <stdexcept>
 
+#include "planner/formats/quoted.h"
+
 namespace vescomm::planner {
 namespace {
 
@@ -35,21 +37,21 @@ void check(const Tensor &tensor) {
     for (const std::int64_t extent : tensor.shape) {
         if (extent >= 0) continue;
         refuse("tensor {} of shape [{}] has a negative extent; extents must be at least 0",
-               quoted(tensor.name), fmt::join(tensor.shape, ", "));
+               formats::quoted_text(tensor.name), fmt::join(tensor.shape, ", "));
     }
     if (tensor.batch_dimensions < 0 ||
         static_cast<std::size_t>(tensor.batch_dimensions) > tensor.shape.size()) {
         refuse("tensor {} has {} batch dimensions; with {} dimensions they must be in [0, {}]",
-               quoted(tensor.name), tensor.batch_dimensions, tensor.shape.size(),
+               formats::quoted_text(tensor.name), tensor.batch_dimensions, tensor.shape.size(),
                tensor.shape.size());
     }
     if (tensor.alignment < 0 || tensor.alignment > max_alignment) {
         refuse("tensor {} has an alignment of {} elements; it must be in [0, {}], 0 for none",
-               quoted(tensor.name), tensor.alignment, max_alignment);
+               formats::quoted_text(tensor.name), tensor.alignment, max_alignment);
     }
     if (tensor.block_rows < -1) {
         refuse("tensor {} has {} rows in a block; give -1 (whole), 0 or 1 (any row), or more",
-               quoted(tensor.name), tensor.block_rows);
+               formats::quoted_text(tensor.name), tensor.block_rows);
     }
 }
 
@@ -72,7 +74,8 @@ std::int64_t start_alignment(const Tensor &tensor, const Options &options) {
         refuse(
             "tensor {} starts at multiples of {} elements and of start_alignment, {}, so of their "
             "least common multiple, which must be at most {}",
-            quoted(tensor.name), tensor.alignment, options.start_alignment, max_alignment);
+            formats::quoted_text(tensor.name), tensor.alignment, options.start_alignment,
+            max_alignment);
     }
     return alignment;
 }
@@ -149,23 +152,6 @@ void check_weights(std::span<const std::int64_t> weights, int ranks, Mode mode) 
 
 }  // namespace
 
-std::string quoted(const std::string &name) {
-    constexpr std::size_t longest = 120;
-    std::size_t end = std::min(name.size(), longest);
-    // Do not cut inside a UTF-8 character.
-    while (end < name.size() && end > 0 && (name[end] & 0xc0) == 0x80) --end;
-    std::string text = "\"";
-    for (const char character : name.substr(0, end)) {
-        const auto byte = static_cast<unsigned char>(character);
-        if (byte < 0x20 || byte == 0x7f) {
-            text += fmt::format("\\x{:02x}", byte);
-        } else {
-            text += character;
-        }
-    }
-    return text + (name.size() > longest ? "...\"" : "\"");
-}
-
 Items to_items(const Problem &problem, const Options &options) {
     if (problem.ranks < 1 || problem.ranks > max_ranks) {
         refuse("a plan for {} ranks is impossible; give 1 to {}", problem.ranks, max_ranks);
@@ -192,7 +178,7 @@ Items to_items(const Problem &problem, const Options &options) {
             refuse(
                 "tensor {} of shape [{}] brings the number of elements above 2^62, the most a "
                 "buffer may have",
-                quoted(tensor.name), fmt::join(tensor.shape, ", "));
+                formats::quoted_text(tensor.name), fmt::join(tensor.shape, ", "));
         }
         common = std::gcd(common, alignment);
         result.alignment = least_common_multiple(result.alignment, alignment);

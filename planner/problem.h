@@ -42,7 +42,4 @@ struct Items {
 // Checks a problem and its options. Throws std::invalid_argument.
 Items to_items(const Problem &problem, const Options &options);
 
-// Returns a name in quotes, on one line, for messages.
-std::string quoted(const std::string &name);
-
 }  // namespace vescomm::planner

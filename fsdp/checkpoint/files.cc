@@ -18,7 +18,7 @@
 #include <utility>
 
 #include "fsdp/checkpoint/error.h"
-#include "planner/formats/strict_json.h"
+#include "planner/formats/quoted.h"
 
 namespace vescomm::fsdp::checkpoint {
 namespace {

@@ -11,6 +11,7 @@
 #include "fsdp/checkpoint/index.h"
 #include "fsdp/checkpoint/json_reader.h"
 #include "planner/formats/element_types.h"
+#include "planner/formats/quoted.h"
 #include "planner/formats/strict_json.h"
 
 namespace vescomm::fsdp::checkpoint {

@@ -19,7 +19,7 @@
 
 #include "base/signals.h"
 #include "fsdp/checkpoint/error.h"
-#include "planner/formats/strict_json.h"
+#include "planner/formats/quoted.h"
 
 namespace vescomm::fsdp::checkpoint {
 namespace {

@@ -12,6 +12,7 @@
 
 #include "planner/formats/element_types.h"
 #include "planner/formats/input_error.h"
+#include "planner/formats/quoted.h"
 #include "planner/formats/strict_json.h"
 
 namespace vescomm::formats {

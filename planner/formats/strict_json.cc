@@ -6,11 +6,11 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <unordered_set>
 #include <vector>
 
 #include "planner/formats/input_error.h"
+#include "planner/formats/quoted.h"
 
 namespace vescomm::formats {
 namespace {
@@ -86,20 +86,6 @@ json parse_strictly(std::string_view text, const std::string &where, const JsonL
         throw InputError(
             fmt::format("{}: a number is larger than any that JSON readers agree on", where));
     }
-}
-
-std::string quoted_text(std::string_view text) {
-    constexpr std::size_t longest = 120;
-    std::size_t end = std::min(text.size(), longest);
-    // Do not cut inside a UTF-8 character.
-    while (end < text.size() && end > 0 && (text[end] & 0xc0) == 0x80) --end;
-    std::string result = "\"";
-    for (const char letter : text.substr(0, end)) {
-        const auto byte = static_cast<unsigned char>(letter);
-        if (byte < 0x20 || byte == 0x7f) result += fmt::format("\\x{:02x}", byte);
-        else result += letter;
-    }
-    return result + (text.size() > longest ? "...\"" : "\"");
 }
 
 std::string quoted_value(const json &value) {

@@ -21,8 +21,7 @@ struct JsonLimits {
 nlohmann::json parse_strictly(std::string_view text, const std::string &where,
                               const JsonLimits &limits = {});
 
-// Return text or a value for messages: in quotes, on one line, and shortened.
-std::string quoted_text(std::string_view text);
+// Returns a value for messages, see quoted_text().
 std::string quoted_value(const nlohmann::json &value);
 
 }  // namespace vescomm::formats

@@ -12,7 +12,7 @@
 #include <map>
 #include <optional>
 
-#include "planner/formats/strict_json.h"
+#include "planner/formats/quoted.h"
 
 namespace vescomm::planner {
 namespace {

@@ -12,6 +12,7 @@
 #include <fstream>
 #include <unordered_map>
 
+#include "planner/formats/quoted.h"
 #include "planner/formats/safetensors_header.h"
 #include "planner/formats/strict_json.h"
 

@@ -11,7 +11,7 @@
 #include <optional>
 #include <span>
 
-#include "planner/formats/strict_json.h"
+#include "planner/formats/quoted.h"
 #include "planner/input/input.h"
 #include "planner/words.h"
 

@@ -8,6 +8,7 @@
 
 #include <unordered_set>
 
+#include "planner/formats/quoted.h"
 #include "planner/formats/strict_json.h"
 
 namespace vescomm::planner {

@@ -8,7 +8,7 @@
 #include <cstdio>
 #include <fstream>
 
-#include "planner/formats/strict_json.h"
+#include "planner/formats/quoted.h"
 #include "planner/input/safetensors.h"
 #include "planner/input/tensor_file.h"
 #include "planner/models/models.h"
