@@ -31,14 +31,22 @@ inline constexpr std::uint64_t eager_signal_charge = 256;
 constexpr std::uint64_t eager_charge(const Put &put) noexcept {
     return put.bytes + sizeof(BatchPart) + (put.value != 0 ? eager_signal_charge : 0);
 }
-// The same for a message: a piece, a batch, or the last bytes of a put. `bytes`, `value`: as in its
-// header.
-enum class EagerMessage { piece, batch, put };
-constexpr std::uint64_t eager_charge(EagerMessage kind, std::uint64_t bytes,
-                                     std::uint64_t value) noexcept {
-    if (kind == EagerMessage::piece) return bytes;
-    return bytes + (kind == EagerMessage::put ? sizeof(BatchPart) : 0) +
-           (value != 0 ? eager_signal_charge : 0);
+// The same for a message of a transport: a piece, a batch, or the last bytes of a put.
+template <typename Message>
+constexpr std::uint64_t eager_charge_of(const Message &message) noexcept {
+    using Kind = decltype(message.kind);
+    if (message.kind == Kind::piece) return message.bytes;
+    return message.bytes + (message.kind == Kind::batch ? 0 : sizeof(BatchPart)) +
+           (message.value != 0 ? eager_signal_charge : 0);
+}
+
+// The kind of the message in which a transport sends a put, or a part of it.
+template <typename Kind>
+constexpr Kind message_kind(PutKind kind, bool batch, bool last) noexcept {
+    if (kind == PutKind::request_to_send) return Kind::request_to_send;
+    if (kind == PutKind::acknowledgement) return Kind::acknowledgement;
+    if (batch) return Kind::batch;
+    return last ? Kind::put : Kind::piece;
 }
 
 // Flow control of the eager puts of one communicator, in both directions.

@@ -14,12 +14,6 @@ std::uint64_t cost_of(const TcpMessage &message) {
     return sizeof(TcpUnexpected) + message.bytes;
 }
 
-EagerMessage eager_kind_of(const TcpMessage &message) {
-    return message.kind == TcpKind::piece   ? EagerMessage::piece
-           : message.kind == TcpKind::batch ? EagerMessage::batch
-                                            : EagerMessage::put;
-}
-
 }  // namespace
 
 TcpInbox::TcpInbox(int rank, std::size_t ranks, Failure &failure, PutMemories &memories)
@@ -128,7 +122,7 @@ void TcpInbox::raise(int peer, const TcpMessage &message) noexcept {
 // ---- flow control ----
 
 void TcpInbox::consume(int peer, const TcpMessage &message) noexcept {
-    if (!flow.consume(peer, eager_charge(eager_kind_of(message), message.bytes, message.value)))
+    if (!flow.consume(peer, eager_charge_of(message)))
         refuse(peer, "there is no memory left to acknowledge it");
     news_ |= flow.has_answers();
 }

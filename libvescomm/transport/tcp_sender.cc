@@ -13,6 +13,7 @@
 #include <system_error>
 #include <utility>
 
+#include "transport/eager_flow.h"
 #include "transport/tcp_segment.h"
 
 namespace vescomm::internal {
@@ -172,11 +173,7 @@ void TcpSender::say_goodbye(std::uint32_t context) noexcept {
 void TcpSender::load(const Put &put, std::uint32_t context, bool batch, const std::byte *from,
                      std::uint64_t offset, std::uint64_t bytes, bool last) noexcept {
     TcpMessage &message = outgoing_.begin(from);
-    message.kind = put.kind == PutKind::request_to_send   ? TcpKind::request_to_send
-                   : put.kind == PutKind::acknowledgement ? TcpKind::acknowledgement
-                   : batch                                ? TcpKind::batch
-                   : last                                 ? TcpKind::put
-                                                          : TcpKind::piece;
+    message.kind = message_kind<TcpKind>(put.kind, batch, last);
     message.context = context;
     message.memory = put.memory;
     message.signal = put.signal;

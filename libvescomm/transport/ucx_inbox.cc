@@ -251,10 +251,7 @@ void UcxInbox::raise(Sender &sender, const UcxMessage &message) noexcept {
 // ---- flow control ----
 
 const char *UcxInbox::consume(int peer, const UcxMessage &message) noexcept {
-    const EagerMessage kind = message.kind == MessageKind::piece   ? EagerMessage::piece
-                              : message.kind == MessageKind::batch ? EagerMessage::batch
-                                                                   : EagerMessage::put;
-    if (!flow.consume(peer, eager_charge(kind, message.bytes, message.value)))
+    if (!flow.consume(peer, eager_charge_of(message)))
         return "there is no memory left to acknowledge it";
     if (flow.has_answers()) context_.note();
     return nullptr;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "transport/eager_flow.h"
 #include "transport/ucx_context.h"
 #include "transport/ucx_endpoint.h"
 
@@ -111,12 +112,7 @@ void UcxQueue::send_piece(UcxPut &put) noexcept {
     piece->queue = this;
     piece->put = &put;
     piece->message = {};
-    const PutKind kind = put.put.kind;
-    piece->message.kind = kind == PutKind::request_to_send   ? MessageKind::request_to_send
-                          : kind == PutKind::acknowledgement ? MessageKind::acknowledgement
-                          : put.is_batch()                   ? MessageKind::batch
-                          : put.complete                     ? MessageKind::put
-                                                             : MessageKind::piece;
+    piece->message.kind = message_kind<MessageKind>(put.put.kind, put.is_batch(), put.complete);
     piece->message.context = context_.id;
     piece->message.memory = put.put.memory;
     piece->message.signal = put.put.signal;
