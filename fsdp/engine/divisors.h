@@ -17,10 +17,10 @@ inline float expert_divisor(const Spec &spec, const Mesh &mesh) {
     return static_cast<float>(divisor / mesh.replicas());
 }
 
-// The divisor of gradients before their sum over `ranks` ranks in `type`. In f16 that is the
-// smallest power of two that is not below the square root of the ranks: sums overflow, and small
-// gradients lose bits, each that many times later than without or with the whole divisor. The sum
-// is multiplied by it again in f32.
+// The divisor of gradients before their sum over `ranks` ranks in `type`; the sum is multiplied by
+// it in f32. In f16 it is the smallest power of two that is not below the square root of the ranks,
+// a compromise: a larger one prevents more overflows, and a smaller one keeps more bits of small
+// gradients.
 inline float predivisor(vescomm_type_t type, int ranks) {
     float divisor = 1;
     if (type == VESCOMM_F16)

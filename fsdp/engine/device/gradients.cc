@@ -33,10 +33,11 @@ std::vector<float> predivisors(const ModelPlan &plan) {
     return divisors;
 }
 
-std::vector<float> sum_factors(const Spec &spec, const ModelPlan &plan) {
+// `factors`: the predivisors.
+std::vector<float> sum_factors(const Spec &spec, const ModelPlan &plan,
+                               std::vector<float> factors) {
     const float dense = average_factor(spec, plan.mesh.shard_ranks);
     const float experts = average_factor(spec, expert_divisor(spec, plan.mesh));
-    std::vector<float> factors = predivisors(plan);
     for (std::size_t bucket = 0; bucket < factors.size(); ++bucket)
         factors[bucket] *= plan.buckets[bucket].kind() == UnitKind::experts ? experts : dense;
     return factors;
@@ -68,7 +69,7 @@ Gradients::Gradients(const Spec &spec, const ModelPlan &plan, const Shards &shar
       links_(links),
       streams_(streams),
       predivisors_(predivisors(plan)),
-      factors_(sum_factors(spec, plan)),
+      factors_(sum_factors(spec, plan, predivisors_)),
       pool_(plan.gradient_slot_ranges, plan.gradient_slots.size()),
       buffers_(plan, position, SlotUse::gradients, unit_names, links),
       scratch_(scratch_needed(plan, shards, factors_)),
