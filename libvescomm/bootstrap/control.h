@@ -92,6 +92,9 @@ public:
     virtual void listen(Listener listener) = 0;
     // Notifies every rank that the communicator is broken, and why. Does not block.
     virtual void fail(vescomm_status_t status, const std::string &why) noexcept = 0;
+    // Once the communicator is broken: waits until this process has notified the others, because
+    // the program may end it next. At most max_flush_time.
+    virtual void flush_failure() noexcept {}
 
     // ---- notes: a few bytes from rank to rank, which may get lost ----
 

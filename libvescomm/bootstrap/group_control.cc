@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <condition_variable>
 #include <utility>
 
 #include "base/interrupt.h"
@@ -15,6 +16,8 @@ namespace {
 
 // Time that the hub has to name the missing ranks after a deadline has passed.
 constexpr auto max_verdict_time = std::chrono::seconds(2);
+// The network's thread passes a failure on within microseconds once it runs.
+constexpr auto max_flush_time = std::chrono::seconds(1);
 
 // The group of all processes of a session of survivors.
 GroupId shrunk(const Session::Origin &origin) {
@@ -61,6 +64,21 @@ struct GroupControl::FailureDelivery {
         delivered = true;
         listener(failure.status(), failure.why());
     }
+
+    // The hub has been notified, or has reported the failure itself.
+    void passed_on() {
+        const std::lock_guard lock(flush_mutex);
+        passed = true;
+        flushed.notify_all();
+    }
+    void flush() {
+        std::unique_lock lock(flush_mutex);
+        flushed.wait_for(lock, max_flush_time, [this] { return passed; });
+    }
+
+    std::mutex flush_mutex;
+    std::condition_variable flushed;
+    bool passed = false;
 };
 
 GroupControl::GroupControl(std::shared_ptr<Session> session, std::shared_ptr<GroupState> state)
@@ -78,6 +96,7 @@ GroupControl::GroupControl(std::shared_ptr<Session> session, std::shared_ptr<Gro
                 // failure, and the others would then only observe the end of this process.
                 session->post([group, delivery](SessionCore &core) {
                     core.client().spread_failure(group);
+                    delivery->passed_on();
                     delivery->deliver(group->failure);
                     group->wake();
                 });
@@ -89,6 +108,7 @@ GroupControl::GroupControl(std::shared_ptr<Session> session, std::shared_ptr<Gro
 }
 
 GroupControl::~GroupControl() {
+    if (state_->failure.broken()) flush_failure();
     {
         const std::lock_guard lock(delivery_->mutex);
         delivery_->listener = nullptr;
@@ -210,6 +230,10 @@ void GroupControl::listen(Listener listener) {
 
 void GroupControl::fail(vescomm_status_t status, const std::string &why) noexcept {
     state_->failure.set(status, why);
+}
+
+void GroupControl::flush_failure() noexcept {
+    if (!session_->thread_->network().is_own_thread()) delivery_->flush();
 }
 
 bool GroupControl::send_note(int rank, std::string bytes) {

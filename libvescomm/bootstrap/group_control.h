@@ -40,6 +40,7 @@ public:
     std::uint64_t events() const override { return state_->reports(); }
     void listen(Listener listener) override;
     void fail(vescomm_status_t status, const std::string &why) noexcept override;
+    void flush_failure() noexcept override;
     bool send_note(int rank, std::string bytes) override;
     std::vector<std::pair<int, std::string>> take_notes() override { return state_->take_notes(); }
     bool has_notes() const noexcept override { return state_->has_notes(); }

@@ -264,6 +264,10 @@ void OsNetwork::run(const std::function<void()> &function) {
     if (thrown) std::rethrow_exception(thrown);
 }
 
+bool OsNetwork::is_own_thread() const noexcept {
+    return machinery_->thread.get_id() == std::this_thread::get_id();
+}
+
 std::unique_ptr<Timer> OsNetwork::at(Clock::time_point when, std::function<void()> function) {
     return std::make_unique<OsTimer>(machinery_->context, when, std::move(function));
 }

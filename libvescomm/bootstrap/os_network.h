@@ -33,6 +33,8 @@ public:
 
     // Runs a function in the network's thread and waits for its end. Rethrows its exceptions.
     void run(const std::function<void()> &function);
+    // True in the network's thread.
+    bool is_own_thread() const noexcept;
 
 private:
     struct Machinery;

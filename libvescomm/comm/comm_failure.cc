@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/comm_failure.h"
 
+#include "base/error.h"
 #include "observe/log.h"
 
 namespace vescomm::internal {
@@ -43,6 +44,11 @@ void CommFailure::pass_on() noexcept {
     const std::lock_guard lock(link_mutex_);
     if (linked_ != nullptr && broken())
         linked_->fail(first_.status(), [this] { return first_.why(); });
+}
+
+void CommFailure::throw_first() const {
+    flush();
+    throw Error(first_.status(), first_.why());
 }
 
 // At level info: every call that waits returns the sentence too, and the program reports that.

@@ -52,8 +52,14 @@ public:
     // True: the transports must stop. Either the communicator is broken, or an inter-node transport
     // has failed and the communicator may break soon.
     bool stops_transports() const noexcept { return first_.broken() || inter_node_.broken(); }
-    // Throws the first cause when broken.
-    void check() const { first_.check(); }
+    // Throws the first cause when broken, after flush().
+    void check() const {
+        if (broken()) [[unlikely]]
+            throw_first();
+    }
+    // Once it is broken: waits for at most a second until this rank has notified the others. The
+    // program may end its process as soon as it learns of the failure.
+    void flush() const noexcept { control_.flush_failure(); }
 
     // Breaks the communicator for all ranks, for this one before it returns.
     void fail(vescomm_status_t status, const std::string &why) noexcept;
@@ -76,6 +82,7 @@ public:
     void drop() noexcept;
 
 private:
+    [[noreturn]] void throw_first() const;
     void log_first() const noexcept;
     // Breaks the linked communicator if this one is broken.
     void pass_on() noexcept;

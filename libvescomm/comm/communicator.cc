@@ -201,6 +201,7 @@ void Communicator::barrier() {
 void Communicator::abort(const std::string &reason) {
     failure_.fail(VESCOMM_ERROR_ABORTED,
                   "rank " + std::to_string(rank()) + " aborted the communicator: " + reason);
+    failure_.flush();
 }
 
 std::vector<int> Communicator::staying() const {

@@ -95,7 +95,13 @@ nb::str metrics(const Comm &comm) {
 
 void abort(const Comm &comm, const std::optional<nb::str> &reason) {
     const std::shared_ptr<CommHandle> handle = comm.share();
-    check(vescomm_comm_abort(handle->get(), reason ? utf8(*reason).c_str() : nullptr));
+    const std::optional<std::string> text = reason ? std::optional(utf8(*reason)) : std::nullopt;
+    vescomm_status_t status = VESCOMM_OK;
+    {
+        const GilReleased released;
+        status = vescomm_comm_abort(handle->get(), text ? text->c_str() : nullptr);
+    }
+    check(status);
 }
 
 void progress(const Comm &comm) {

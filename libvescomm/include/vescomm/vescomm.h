@@ -527,7 +527,7 @@ VESCOMM_API vescomm_status_t vescomm_barrier(vescomm_comm_t *comm);
 
 /**
  * Breaks a communicator deliberately: the waits of all ranks return VESCOMM_ERROR_ABORTED with the
- * reason. If the communicator is broken already, its first error remains.
+ * reason. If the communicator is broken already, its first error remains. The process may end next.
  *
  * After: @p comm must still be freed, and so must the objects created on it. vescomm_comm_free()
  * then is local and does not wait.
@@ -535,7 +535,7 @@ VESCOMM_API vescomm_status_t vescomm_barrier(vescomm_comm_t *comm);
  * @param reason  one sentence, which the error text of every other rank contains. NULL: none.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT.
  *
- * Collective: no.  Blocking: no.  Threads: safe.  Since: 0.1
+ * Collective: no.  Blocking: until the reason is sent, at most 1 s.  Threads: safe.  Since: 0.1
  */
 VESCOMM_API vescomm_status_t vescomm_comm_abort(vescomm_comm_t *comm, const char *reason);
 
