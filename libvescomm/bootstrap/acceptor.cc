@@ -86,7 +86,10 @@ void Acceptor::accept(std::unique_ptr<Stream> stream) {
                                         if (const auto kept = weak.lock()) read(kept, bytes);
                                     },
                                     [this, weak](const std::string &) {
-                                        if (const auto kept = weak.lock()) drop(kept);
+                                        const auto kept = weak.lock();
+                                        if (!kept) return;
+                                        if (kept->greeted) ++abandoned_;
+                                        drop(kept);
                                     },
                                     nullptr});
 }

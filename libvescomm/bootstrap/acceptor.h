@@ -55,6 +55,9 @@ public:
     // The time at which accepting began to fail because the process has no free descriptor; zero if
     // accepting works.
     Clock::time_point starved_since() const { return starved_since_; }
+    // Number of peers that spoke the protocol and closed their connection before they joined, as
+    // one with another secret does.
+    int abandoned() const { return abandoned_; }
 
 private:
     struct Pending;
@@ -74,6 +77,7 @@ private:
     // Pending connections before and after their hello, oldest first.
     std::list<std::shared_ptr<Pending>> silent_, greeted_;
     Clock::time_point starved_since_{};
+    int abandoned_ = 0;
 };
 
 }  // namespace vescomm::internal

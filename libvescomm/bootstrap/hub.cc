@@ -126,10 +126,16 @@ void Hub::expire_meeting(int asking, double waited_seconds) {
     for (int rank = 1; rank < options_.ranks; ++rank)
         if (!processes_[rank].joined) missing.push_back(rank);
     if (missing.empty()) return;
-    fail(VESCOMM_ERROR_TIMEOUT,
-         fmt::format("{} of {} did not come within the {:.1f} s for which rank {} waited; see "
-                     "whether all processes started and can reach rank 0",
-                     list_ranks(missing), options_.ranks, waited_seconds, asking));
+    std::string text = fmt::format(
+        "{} of {} did not come within the {:.1f} s for which rank {} waited; see "
+        "whether all processes started and can reach rank 0",
+        list_ranks(missing), options_.ranks, waited_seconds, asking);
+    if (const int abandoned = options_.abandoned ? options_.abandoned() : 0; abandoned > 0)
+        text += fmt::format(
+            "; {} reached it and ended before joining: see whether all processes have "
+            "the same secret",
+            abandoned == 1 ? "one connection" : fmt::format("{} connections", abandoned));
+    fail(VESCOMM_ERROR_TIMEOUT, text);
 }
 
 void Hub::fail(vescomm_status_t status, const std::string &why) {

@@ -23,6 +23,8 @@ struct HubOptions {
     // Listens for survivors on the interface with this address and returns the address; see
     // regroup.h.
     std::function<TcpAddress(const std::string &host)> listen;
+    // Number of connections that gave up before they proved that they have the secret.
+    std::function<int()> abandoned;
 };
 
 // The center of a session's control plane: a star of authenticated connections around the process

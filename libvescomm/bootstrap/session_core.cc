@@ -48,12 +48,12 @@ void SessionCore::make_hub() {
     make_client();
     hub_ = std::make_unique<Hub>(
         network_,
-        HubOptions{
-            .ranks = options_.ranks,
-            .build = options_.build,
-            .heartbeat = heartbeat_,
-            .silence = silence_,
-            .listen = [this](const std::string &host) { return listen_for_survivors(host); }},
+        HubOptions{.ranks = options_.ranks,
+                   .build = options_.build,
+                   .heartbeat = heartbeat_,
+                   .silence = silence_,
+                   .listen = [this](const std::string &host) { return listen_for_survivors(host); },
+                   .abandoned = [this] { return acceptor_.abandoned(); }},
         // Called later by the network, possibly after this object is destroyed.
         [alive = std::weak_ptr<bool>(alive_), this](FrameType type, const std::string &payload) {
             if (!alive.expired()) client_->receive(type, payload);

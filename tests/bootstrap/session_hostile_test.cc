@@ -4,6 +4,7 @@
 // Rank 0 waits for rank 1 while unauthenticated peers connect. None of them has any effect.
 #include <gtest/gtest.h>
 
+#include <future>
 #include <random>
 
 #include "bootstrap/acceptor.h"
@@ -155,6 +156,19 @@ TEST(SessionHostile, AnotherSecretIsAnErrorOfTheJoiningRankOnly) {
         expect_outcome(outcome_of([&] { take_part(options, generous()); }), VESCOMM_ERROR_MISMATCH,
                        {"rank 0 at " + to_text(place.address()), "does not know this secret"});
     });
+}
+
+TEST(SessionHostile, ATimeoutMentionsAProcessWithAnotherSecret) {
+    const Place place(2);
+    SessionOptions other = place.options(1);
+    other.secret = "another secret";
+    const auto rank0 = std::async(std::launch::async, [&] {
+        expect_outcome(outcome_of([&] { take_part(place.options(0), Deadline::after(3)); }),
+                       VESCOMM_ERROR_TIMEOUT,
+                       {"rank 1 of 2 did not come",
+                        "one connection reached it and ended before joining", "same secret"});
+    });
+    expect_outcome(outcome_of([&] { take_part(other, generous()); }), VESCOMM_ERROR_MISMATCH, {});
 }
 
 TEST(SessionHostile, SilentConnectionsDelayNoRank) {
