@@ -17,7 +17,7 @@ options=()
 if [ -n "${SANITIZE:-}" ]; then
     folder="build-${SANITIZE//,/-}"
     # Little optimisation and few debug symbols: half the time to compile.
-    options=(-Db_sanitize="$SANITIZE" -Db_lundef=false --buildtype=debugoptimized
+    options=(-Db_sanitize="$SANITIZE" -Db_lundef=false -Ddebug=true
         -Doptimization=1 -Dcpp_args=-g1 -Dc_args=-g1 -Db_ndebug=false)
 fi
 # Python does not load libraries with sanitizers.

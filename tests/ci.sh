@@ -93,7 +93,7 @@ address_tests() {
         return
     fi
     configure build-address-undefined -Dtests=enabled -Db_sanitize=address,undefined \
-        -Db_lundef=false --buildtype=debugoptimized -Doptimization=1 -Db_ndebug=false
+        -Db_lundef=false -Ddebug=true -Doptimization=1 -Db_ndebug=false
     tests_in build-address-undefined "${with_gcc[@]}"
 }
 
@@ -113,7 +113,7 @@ fuzz_targets() {
 thread_tests() {
     # Little optimisation and few debug symbols: half the time to compile.
     configure build-thread -Dtests=enabled -Db_sanitize=thread -Db_lundef=false \
-        --buildtype=debugoptimized -Doptimization=1 -Db_ndebug=false -Dcpp_args=-g1 -Dc_args=-g1
+        -Ddebug=true -Doptimization=1 -Db_ndebug=false -Dcpp_args=-g1 -Dc_args=-g1
     tests_in build-thread "${with_thread[@]}"
 }
 

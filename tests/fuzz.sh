@@ -48,7 +48,7 @@ get_libfuzzer() {
 
 build_with_libfuzzer() {
     CC=clang-14 CXX=clang++-14 configure "$folder" -Dtests=enabled -Dlibfuzzer=true \
-        -Db_sanitize=address,undefined -Db_lundef=false --buildtype=debugoptimized \
+        -Db_sanitize=address,undefined -Db_lundef=false -Ddebug=true \
         -Db_ndebug=false -Dexamples=disabled -Dz3=disabled \
         "-Dcpp_args=['-fsanitize=fuzzer-no-link', '-fno-sanitize-recover=undefined']"
     build "$folder" fuzz_targets

@@ -10,11 +10,9 @@
 #ifndef FMT_HEADER_ONLY
 #define FMT_HEADER_ONLY
 #endif
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <cstdio>
-#include <ctime>
 #include <string>
 
 namespace vescomm::internal {
@@ -23,7 +21,6 @@ struct FmtFunctions {
     std::string (*format)(fmt::string_view, fmt::format_args);
     void (*print)(fmt::string_view, fmt::format_args);
     void (*print_to)(std::FILE *, fmt::string_view, fmt::format_args);
-    std::string (*format_time)(const std::tm &);
 };
 
 extern const FmtFunctions fmt_functions;
@@ -31,7 +28,6 @@ const FmtFunctions fmt_functions = {
     &fmt::vformat,
     &fmt::vprint,
     &fmt::vprint,
-    [](const std::tm &time) { return fmt::format("{:%F}", time); },
 };
 
 }  // namespace vescomm::internal

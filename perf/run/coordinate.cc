@@ -4,13 +4,11 @@
 // Zone: set-up.
 #include "perf/run/coordinate.h"
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -89,8 +87,7 @@ Run begin_run(int ranks) {
     Run run;
     run.ranks = ranks;
     run.cores = usable_cores();
-    const auto now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
-    run.started = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(now));
+    run.started = present_time("%Y-%m-%dT%H:%M:%SZ");
     return run;
 }
 

@@ -4,12 +4,12 @@
 // Zone: set-up.
 #include "perf/run/table.h"
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
+#include <array>
 #include <cmath>
+#include <ctime>
 #include <map>
 
 #include "perf/run/line_time.h"
@@ -67,14 +67,19 @@ std::string row_of(const Case &what, const Samples &samples, const Options &opti
     if (what.on_device) row += fmt::format("  {:5}", what.in_place ? "in" : "out");
     row += fmt::format("  {:{}}", samples.implementation, name_width(options));
     if (compares(options)) row += fmt::format("{:>6}", number(samples.ratio));
-    if (options.timestamps)
-        row += fmt::format(
-            "  {:%Y-%m-%d %H:%M:%S}",
-            fmt::gmtime(std::chrono::system_clock::to_time_t(std::chrono::system_clock::now())));
+    if (options.timestamps) row += "  " + present_time("%Y-%m-%d %H:%M:%S");
     return row.substr(0, row.find_last_not_of(' ') + 1) + "\n";
 }
 
 }  // namespace
+
+std::string present_time(const char *format) {
+    const std::time_t now = std::time(nullptr);
+    std::tm parts{};
+    gmtime_r(&now, &parts);
+    std::array<char, 64> text{};
+    return {text.data(), std::strftime(text.data(), text.size(), format, &parts)};
+}
 
 Summary summarise(const std::vector<Result> &results, double floor) {
     Summary summary;

@@ -25,6 +25,9 @@ struct Run {
     std::vector<Member> left_out;
 };
 
+// The present time in UTC; `format` as for strftime().
+std::string present_time(const char *format);
+
 struct Result {
     Case what;
     std::vector<Samples> samples;

@@ -196,7 +196,7 @@ private:
         if (setting_.broken == Broken::no_wait)
             std::erase_if(flat, [](const Step &step) { return step.action == Action::wait; });
         if (setting_.broken == Broken::flag_before_data)
-            std::ranges::stable_partition(flat, [](const Step &step) {
+            std::stable_partition(flat.begin(), flat.end(), [](const Step &step) {
                 return step.action == Action::acquire || step.action == Action::signal;
             });
         return flat;
