@@ -4,7 +4,10 @@
 // The exported functions of layouts.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
+#include <string>
+#include <utility>
 
 #include "api/guard.h"
 #include "api/handles.h"
@@ -20,6 +23,18 @@ template <typename... Values>
 [[noreturn]] void refuse(fmt::format_string<Values...> format, Values &&...values) {
     throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
                 fmt::format(format, std::forward<Values>(values)...));
+}
+
+// The first names of a layout, for a caller that has asked for another one.
+std::string first_names(const Layout &layout) {
+    constexpr std::size_t most = 4;
+    std::string text = "its names are";
+    const char *separator = " ";
+    for (std::size_t i = 0; i < std::min(most, layout.tensors().size()); ++i) {
+        text += fmt::format("{}\"{}\"", std::exchange(separator, ", "), layout.tensors()[i].name);
+    }
+    if (layout.tensors().size() > most) text += " and so on";
+    return text;
 }
 
 Layout::Tensor to_tensor(const vescomm_tensor_t &tensor, size_t index) {
@@ -156,8 +171,8 @@ vescomm_status_t vescomm_layout_find_tensor(const vescomm_layout_t *layout, cons
         require(index, function, "index");
         const auto found = layout->value.find(name);
         if (!found) {
-            refuse("{}: none of the layout's {} tensors is named \"{}\"", function,
-                   layout->value.tensors().size(), name);
+            refuse("{}: none of the layout's {} tensors is named \"{}\"; {}", function,
+                   layout->value.tensors().size(), name, first_names(layout->value));
         }
         *index = *found;
     });
