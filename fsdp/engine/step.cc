@@ -81,7 +81,8 @@ void Engine::step(vescomm_fsdp_step_t &step) {
         states_.require_gradients();
         states_.require_closed("vescomm_fsdp_step()");
         require_finite("learning_rate_scale", step.learning_rate_scale, 0);
-        require_finite("max_norm", step.max_norm, 0);
+        // As in PyTorch's clip_grad_norm_(), an infinite limit only measures the norm.
+        if (step.max_norm != HUGE_VAL) require_finite("max_norm", step.max_norm, 0);
         require_finite("loss_scale", step.loss_scale, 0);
         if (streams_) streams_->order(streams_->compute(), streams_->reduce());
         // The arguments are compared before anything changes.

@@ -282,9 +282,11 @@ std::size_t Spec::add_parameter(std::size_t unit, const vescomm_fsdp_parameter_t
         if (owner >= parameters_.size())
             refuse("parameter \"{}\" is tied to {}; {} parameters were added before it", name,
                    owner, parameters_.size());
-        if (parameter.flags != 0)
-            refuse("parameter \"{}\" is tied and has flags; it has those of \"{}\"", name,
-                   full_name(owner));
+        if (parameter.flags != 0 && parameter.flags != parameters_[owner].flags)
+            refuse(
+                "parameter \"{}\" is tied and has flags {:#x}; \"{}\" has {:#x}: give the same, or "
+                "none",
+                name, parameter.flags, full_name(owner), parameters_[owner].flags);
         if (units_[parameters_[owner].unit].experts != units_[unit].experts)
             refuse(
                 "parameter \"{}\" is tied to \"{}\", and one of their units has experts; tie "

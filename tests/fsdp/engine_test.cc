@@ -3,6 +3,7 @@
 
 // Training with the engine: the same bits for any number of ranks, preset and option.
 #include <cmath>
+#include <limits>
 
 #include "fsdp/training.h"
 
@@ -118,6 +119,15 @@ TEST(Engine, ClipsByTheNormOfAllRanks) {
     EXPECT_NE(one.parameters, alone().parameters);
     for (const int ranks : {2, 5})
         EXPECT_EQ(train_on(ranks, units, "zero3", options(), clipped).parameters, one.parameters);
+}
+
+TEST(Engine, MeasuresTheNormWithAnInfiniteLimit) {
+    const Training measured{.max_norm = std::numeric_limits<double>::infinity()};
+    for (const int ranks : {1, 3}) {
+        const Outcome outcome = train_on(ranks, odd_model(), "zero3", options(), measured);
+        EXPECT_EQ(outcome.parameters, alone().parameters);
+        EXPECT_EQ(outcome.norms, alone().norms);
+    }
 }
 
 TEST(Engine, ComputesInBf16FromF32Masters) {

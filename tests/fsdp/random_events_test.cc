@@ -13,8 +13,8 @@
 namespace vescomm::fsdp::testing {
 namespace {
 
-// Four units with one parameter each, SGD with p -= g, so that the parameters are known exactly.
-// One of them has experts, which may be divided among ranks.
+// Four units, SGD with p -= g, so that the parameters are known exactly. One unit has experts,
+// which may be divided among ranks; others have parameters that are frozen, replicated, and tied.
 struct Small {
     Small(const std::string &preset, int expert_ranks, std::mt19937 &random)
         : Small(preset, options(preset, expert_ranks, random)) {}
@@ -22,7 +22,8 @@ struct Small {
     Small(const std::string &preset, const vescomm_fsdp_spec_options_t &options)
         : spec(options),
           quantised(options.gather_type != 0 || options.reduce_type != 0),
-          expert_ranks(options.expert_ranks) {
+          expert_ranks(options.expert_ranks),
+          keeps_gradients(options.keep_gradients != 0) {
         spec.preset(preset);
         const std::int64_t rows[] = {5, 48, 0, 13};
         for (int unit = 0; unit < 4; ++unit) {
@@ -30,13 +31,33 @@ struct Small {
             const bool kept = unit == (options.slots + options.gradient_slots) % 5;
             spec.add_unit("unit." + std::to_string(unit),
                           experts | (kept ? VESCOMM_FSDP_KEEP_GATHERED : 0));
-            ids.push_back(spec.add_parameter(unit, {.name = "w", .shape = {rows[unit], 3}}));
-            expected.push_back(0);
+            add(unit, {.name = "w", .shape = {rows[unit], 3}});
         }
+        add(0, {.name = "frozen", .shape = {7}, .flags = VESCOMM_FSDP_FROZEN});
+        add(2, {.name = "replicated", .shape = {2, 2}, .flags = VESCOMM_FSDP_REPLICATED});
+        // Unit 3 is then open together with unit 0.
+        if (options.slots > 1 && options.gradient_slots > 1)
+            add(3, {.name = "tied", .shape = {rows[0], 3}, .tied_to = 0});
+        std::vector<std::uint64_t> updated;
+        for (std::uint64_t id = 0; id < parameters.size(); ++id)
+            if (parameters[id].owner == id && parameters[id].trainable) updated.push_back(id);
         vescomm_sgd_settings_t settings = vescomm_sgd_settings_init();
         settings.learning_rate = 1;
-        spec.add_group(ids, vescomm_optimizer_get_sgd(), &settings);
+        spec.add_group(updated, vescomm_optimizer_get_sgd(), &settings);
     }
+
+    void add(std::uint64_t unit, const ParameterSpec &parameter) {
+        const std::uint64_t id = spec.add_parameter(unit, parameter);
+        const std::uint64_t owner =
+            parameter.tied_to < 0 ? id : static_cast<std::uint64_t>(parameter.tied_to);
+        parameters.push_back({unit, owner, parameter.flags != VESCOMM_FSDP_FROZEN});
+        expected.push_back(static_cast<float>(id));
+    }
+    void fill(Engine &engine) const {
+        engine.initialise([&](std::uint64_t id, std::int64_t, std::span<float> values,
+                              std::uint64_t) { std::ranges::fill(values, expected[id]); });
+    }
+    float value_of(std::uint64_t id) const { return expected[parameters[id].owner]; }
 
     static vescomm_fsdp_spec_options_t options(const std::string &preset, int expert_ranks,
                                                std::mt19937 &random) {
@@ -62,40 +83,60 @@ struct Small {
         return unit == expert_unit ? ranks / expert_ranks : ranks;
     }
 
+    struct Parameter {
+        std::uint64_t unit;
+        std::uint64_t owner;  // the parameter whose values it has
+        bool trainable;
+    };
+
     Spec spec;
     bool quantised;  // parameters or gradients travel in 8 bits
     int expert_ranks;
-    std::vector<std::uint64_t> ids;
-    std::vector<float> expected;  // value of every element of a unit
+    bool keeps_gradients;  // NO_SYNC is permitted
+    std::vector<Parameter> parameters;  // by id
+    std::vector<float> expected;  // by owner: the value of every element
 };
 
 void expect_values(Engine &engine, const Small &small, std::uint64_t unit) {
-    const vescomm_fsdp_view_t view = engine.parameter(small.ids[unit]);
-    // A block of equal values in 8 bits is its scale multiplied by the largest code.
-    const float exact = small.expected[unit];
-    const float error = small.quantised ? std::fabs(exact) * 2e-6f : 0;
-    for (std::int64_t i = 0; i < view.elements; ++i) ASSERT_NEAR(read(view, i), exact, error);
+    for (std::uint64_t id = 0; id < small.parameters.size(); ++id) {
+        if (small.parameters[id].unit != unit) continue;
+        const vescomm_fsdp_view_t view = engine.parameter(id);
+        // A block of equal values in 8 bits is its scale multiplied by the largest code.
+        const float exact = small.value_of(id);
+        const float error = small.quantised ? std::fabs(exact) * 2e-6f : 0;
+        for (std::int64_t i = 0; i < view.elements; ++i)
+            ASSERT_NEAR(read(view, i), exact, error) << "parameter " << id;
+    }
 }
 
-// Adds `value` on this rank to the gradients of the unit.
-void add(Engine &engine, const Small &small, std::uint64_t unit, float value, bool push) {
+// Adds `value` on this rank to the gradients of a parameter.
+void add(Engine &engine, std::uint64_t id, float value, bool push) {
     if (push) {
-        const std::vector<float> values(
-            static_cast<std::size_t>(engine.parameter(small.ids[unit]).elements), value);
-        engine.push_gradient(small.ids[unit], values.data(), VESCOMM_F32);
+        const std::vector<float> values(static_cast<std::size_t>(engine.parameter(id).elements),
+                                        value);
+        engine.push_gradient(id, values.data(), VESCOMM_F32);
         return;
     }
-    const auto [view, mode] = engine.gradient(small.ids[unit]);
+    const auto [view, mode] = engine.gradient(id);
     for (std::int64_t i = 0; i < view.elements; ++i)
         write(view, i, mode == VESCOMM_FSDP_ADD ? read(view, i) + value : value);
 }
 
 // One step of random, permitted events. `random` is the same on every rank.
 void random_step(Engine &engine, Small &small, std::mt19937 &random, int ranks) {
-    std::vector<float> sums(4, 0);
+    std::vector<float> sums(small.expected.size(), 0);
     const int micro_batches = 1 + static_cast<int>(random() % 3);
     for (int micro = 0; micro < micro_batches; ++micro) {
-        engine.begin(micro + 1 == micro_batches ? VESCOMM_FSDP_LAST : 0);
+        const bool without_sum = small.keeps_gradients && random() % 2 == 0;
+        engine.begin(micro + 1 == micro_batches ? VESCOMM_FSDP_LAST
+                     : without_sum              ? VESCOMM_FSDP_NO_SYNC
+                                                : 0);
+        // A unit that stays gathered, also while it is open otherwise.
+        const std::uint64_t held = random() % 8;
+        if (held < 4) {
+            engine.unshard(held);
+            if (random() % 2 == 0) expect_values(engine, small, held);
+        }
         std::vector<std::uint64_t> used;
         for (std::uint32_t i = random() % 6; i > 0; --i) used.push_back(random() % 4);
         for (const std::uint64_t unit : used) {
@@ -114,22 +155,29 @@ void random_step(Engine &engine, Small &small, std::mt19937 &random, int ranks) 
                 engine.post_forward(unit);
             }
             expect_values(engine, small, unit);
-            if (random() % 5 != 0) {
+            for (std::uint64_t id = 0; id < small.parameters.size(); ++id) {
+                const Small::Parameter &parameter = small.parameters[id];
+                if (parameter.unit != unit || !parameter.trainable || random() % 5 == 0) continue;
                 const float value = static_cast<float>(random() % 7);
-                add(engine, small, unit, value, random() % 2 == 0);
-                sums[unit] += value * static_cast<float>(small.summed(unit, ranks));
+                add(engine, id, value, random() % 2 == 0);
+                sums[parameter.owner] += value * static_cast<float>(small.summed(unit, ranks));
             }
             engine.post_backward(unit);
+        }
+        if (held < 4) {
+            expect_values(engine, small, held);
+            engine.reshard(held);
         }
         engine.finish_backward();
     }
     engine.step();
-    for (int unit = 0; unit < 4; ++unit) small.expected[unit] -= sums[unit];
+    for (std::size_t owner = 0; owner < sums.size(); ++owner) small.expected[owner] -= sums[owner];
 }
 
 void random_event(Engine &engine, const Small &small, std::mt19937 &random) {
     const std::uint64_t unit = random() % 5;
-    switch (random() % 12) {
+    const std::uint64_t id = random() % small.parameters.size();
+    switch (random() % 14) {
         case 0:
             return engine.begin(static_cast<std::uint32_t>(random() % 16));
         case 1:
@@ -147,18 +195,22 @@ void random_event(Engine &engine, const Small &small, std::mt19937 &random) {
         case 8:
             return engine.finish_backward();
         case 9:
-            return add(engine, small, unit % 4, 1, random() % 2 == 0);
+            return add(engine, id, 1, random() % 2 == 0);
         case 10:
             return static_cast<void>(engine.norm());
+        case 11:
+            return engine.begin_backward();
+        case 12:
+            return engine.scale(2);
         default:
-            return static_cast<void>(engine.parameter(small.ids[unit % 4]));
+            return static_cast<void>(engine.parameter(id));
     }
 }
 
 bool names_an_event(const std::string &sentence) {
-    for (const char *event :
-         {"begin", "pre_forward", "post_forward", "pre_backward", "post_backward", "unshard",
-          "reshard", "finish_backward", "gradient", "norm", "parameter", "step"})
+    for (const char *event : {"begin", "pre_forward", "post_forward", "pre_backward",
+                              "post_backward", "unshard", "reshard", "finish_backward",
+                              "begin_backward", "gradient", "norm", "scale", "parameter", "step"})
         if (sentence.find(event) != std::string::npos) return true;
     return false;
 }
@@ -168,7 +220,13 @@ unsigned repetitions() {
     return text != nullptr ? static_cast<unsigned>(std::strtoul(text, nullptr, 10)) : 6;
 }
 
-void run_seed(unsigned seed, int ranks) {
+// Steps of permitted events, on rank 0.
+struct Steps {
+    int done = 0;
+    int out_of_slots = 0;
+};
+
+void run_seed(unsigned seed, int ranks, Steps &steps) {
     SCOPED_TRACE("seed " + std::to_string(seed) + ", " + std::to_string(ranks) + " ranks");
     run_ranks(ranks, [&](Communicator &comm) {
         std::mt19937 random(seed);
@@ -187,6 +245,7 @@ void run_seed(unsigned seed, int ranks) {
         else if (ranks == 4 && random() % 2 == 0) expert_ranks = 2;
         Small small(presets[preset], expert_ranks, random);
         Engine engine(small.spec, comm);
+        small.fill(engine);
         std::mt19937 own(seed * 31 + static_cast<unsigned>(comm.rank()));
         for (int round = 0; round < 12; ++round) {
             // Wrong events: the same on all ranks, or other ones on each rank. No step is among
@@ -212,10 +271,12 @@ void run_seed(unsigned seed, int ranks) {
             std::vector<float> before = small.expected;
             try {
                 random_step(engine, small, random, ranks);
+                if (comm.rank() == 0) ++steps.done;
             } catch (const Error &error) {
                 EXPECT_NE(std::string(error.what()).find("slots"), std::string::npos)
                     << error.what();
                 small.expected = before;
+                if (comm.rank() == 0) ++steps.out_of_slots;
                 random.seed(seed + static_cast<unsigned>(round) * 1000);
                 engine.reset();
             }
@@ -230,13 +291,22 @@ void run_seed(unsigned seed, int ranks) {
     });
 }
 
+// With few slots many of them run out, but not most.
+void expect_steps(const Steps &steps) {
+    EXPECT_GT(steps.done, steps.out_of_slots);
+}
+
 TEST(RandomEvents, OnOneRank) {
-    for (unsigned seed = 0; seed < 20 * repetitions(); ++seed) run_seed(seed, 1);
+    Steps steps;
+    for (unsigned seed = 0; seed < 20 * repetitions(); ++seed) run_seed(seed, 1, steps);
+    expect_steps(steps);
 }
 
 TEST(RandomEvents, OnSeveralRanks) {
+    Steps steps;
     for (unsigned seed = 0; seed < repetitions(); ++seed)
-        for (const int ranks : {2, 3, 4}) run_seed(1000 + seed, ranks);
+        for (const int ranks : {2, 3, 4}) run_seed(1000 + seed, ranks, steps);
+    expect_steps(steps);
 }
 
 }  // namespace

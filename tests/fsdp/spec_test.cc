@@ -126,6 +126,23 @@ TEST(Spec, RefusesStatesThatNoCheckpointCanHold) {
     expect_word(add_group(), "have the role \"state.same\"");
 }
 
+TEST(Spec, TakesTheFlagsOfTheParameterThatATiedOneShares) {
+    Spec spec;
+    const std::uint64_t first = spec.add_unit("first"), second = spec.add_unit("second");
+    const auto frozen = static_cast<std::int64_t>(
+        spec.add_parameter(first, {.name = "w", .shape = {7}, .flags = VESCOMM_FSDP_FROZEN}));
+    const auto tie = [&](const char *name, std::uint32_t flags) {
+        return sentence_of([&] {
+            spec.add_parameter(second,
+                               {.name = name, .shape = {7}, .flags = flags, .tied_to = frozen});
+        });
+    };
+    expect_word(tie("without", 0), "no error");
+    expect_word(tie("same", VESCOMM_FSDP_FROZEN), "no error");
+    expect_word(tie("other", VESCOMM_FSDP_MATRIX),
+                "is tied and has flags 0x4; \"first.w\" has 0x1");
+}
+
 // A head that is the embedding has no gradients of its own.
 TEST(Spec, NeedsOneGradientSlotForAUnitWithTiedParametersOnly) {
     run_ranks(2, [](Communicator &comm) {

@@ -690,7 +690,8 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_initialise(vescomm_fsdp_t *engine,
 /**
  * Begins a micro-batch.
  *
- * Before: no unit is open, and the previous micro-batch with backward is finished.
+ * Before: no unit is open, and the previous micro-batch with backward is finished. Gradients that
+ * are complete (VESCOMM_FSDP_LAST) wait for vescomm_fsdp_step() first, also before an evaluation.
  *
  * @param flags  VESCOMM_FSDP_LAST, NO_SYNC, NO_OUTER, EVAL; the same on every rank.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: misuse.
@@ -911,7 +912,7 @@ typedef struct vescomm_fsdp_step {
     /** [in] Factor of the learning rate of every group in this step. vescomm_fsdp_step_init() sets
      *  1. */
     double learning_rate_scale;
-    /** [in] Largest norm; larger gradients are scaled down to it. 0: no limit. */
+    /** [in] Largest norm; larger gradients are scaled down to it. 0 or INFINITY: no limit. */
     double max_norm;
     /** [in] Factor by which the trainer multiplied the loss; gradients are divided by it. 0: 1. The
      *  quotient of the factor of vescomm_fsdp_scale() and this one must be 0, or between 2^-126 and
