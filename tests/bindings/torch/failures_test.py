@@ -204,6 +204,44 @@ def timed_out():
     assert world.name() == "vescomm"
 
 
+def timeouts_of_calls():
+    """The timeout of a call counts, also if it is longer than that of set_timeout()."""
+    waits = []
+
+    class Request:
+        def wait(self, seconds=None):
+            waits.append(seconds)
+            return True
+
+    link = dist.group.WORLD._link
+    dist.group.WORLD.set_timeout(timedelta(seconds=2))
+    for limit in (None, 1, 50):
+        assert link.wait(Request(), "a call", limit)
+    assert waits == [2, 1, 50], waits
+
+
+def interrupted_in_creation():
+    """Ctrl-C while a group is created, and its other rank does not come."""
+    store = dist.distributed_c10d._get_default_store()
+    if dist.get_rank() != 0:
+        store.wait(["interrupted"])
+        return
+    main = threading.main_thread().ident
+
+    def interrupt():
+        while not any(each.name == "vescomm store" for each in threading.enumerate()):
+            pass
+        signal.pthread_kill(main, signal.SIGINT)
+
+    threading.Thread(target=interrupt, daemon=True).start()
+    try:
+        dist.new_group()
+        raise AssertionError("the group was created without rank 1")
+    except KeyboardInterrupt:
+        pass
+    store.set("interrupted", "")
+
+
 def aborted():
     if dist.get_rank() == 0:
         dist.group.WORLD.abort()
@@ -317,6 +355,7 @@ class Failures(FailuresTest):
 
     def test_timeouts(self):
         self.check(timed_out, numbers=(2,))
+        self.check(timeouts_of_calls, numbers=(1,))
 
     def test_abort(self):
         self.check(aborted)
@@ -324,6 +363,7 @@ class Failures(FailuresTest):
 
     def test_interrupt(self):
         self.check(interrupted, raises="KeyboardInterrupt")
+        self.check(interrupted_in_creation, numbers=(2,))
 
     def test_missing_rank(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -163,6 +163,34 @@ def splits():
     part.shutdown()
 
 
+def split_groups():
+    """torch.distributed.split_group(): groups with all that others have, and ranks without one."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    alone = dist.split_group(split_ranks=[[0]], group_desc="alone")
+    if rank != 0:
+        assert alone is dist.GroupMember.NON_GROUP_MEMBER
+    else:
+        assert alone.size() == 1 and alone.group_desc == "alone"
+        dist.all_reduce(torch.ones(2), group=alone)
+        dist.destroy_process_group(alone)
+    mine = [k for k in range(size) if k % 2 == rank % 2][::-1]
+    others = [k for k in range(size) if k % 2 != rank % 2][::-1]
+    group = dist.split_group(split_ranks=[each for each in (mine, others) if each])
+    assert isinstance(group, type(dist.group.WORLD)), group
+    assert dist.get_process_group_ranks(group) == mine
+    tensor = torch.full((2,), float(rank))
+    work = dist.all_reduce(tensor, group=group, async_op=True)
+    work.wait()
+    assert work.is_completed() and tensor[0] == sum(mine)
+    if len(mine) > 1:
+        if rank == mine[0]:
+            dist.send(torch.full((1,), 7.0), mine[1], group=group)
+        elif rank == mine[1]:
+            got = torch.zeros(1)
+            assert dist.recv(got, group=group) == mine[0] and got[0] == 7
+    dist.destroy_process_group(group)
+
+
 def options_of_the_backend():
     """The timeout in the options of a group, and calls of the Backend itself."""
     options = torch._C._distributed_c10d.Backend.Options("vescomm", timedelta(seconds=7))
@@ -341,6 +369,7 @@ class Groups(unittest.TestCase):
 
     def test_splits(self):
         self.check(splits, (2, 3))
+        self.check(split_groups, (2, 3, 4))
 
     def test_options(self):
         self.check(options_of_the_backend, (1, 2))

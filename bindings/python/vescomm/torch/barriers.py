@@ -8,7 +8,7 @@ from datetime import timedelta
 import torch
 
 from .. import _core
-from .bootstrap import clone
+from .bootstrap import clone, wait
 from .calls import Calls, options, seconds_of
 from .dtypes import BITWISE_XOR, U8
 
@@ -89,10 +89,13 @@ class Barriers(Calls):
 
     def _reached(self, key, seconds):
         try:
-            self._store.wait([key], timedelta(seconds=max(seconds, 0.001)))
+            wait(self._store, [key], seconds)
             return True
         except RuntimeError:
             return False
+        except BaseException:  # of a signal handler, which has left the wait of this store
+            self._store = None
+            raise
 
     def _forget(self, number):
         """Deletes the keys of an earlier barrier, which all ranks have passed."""

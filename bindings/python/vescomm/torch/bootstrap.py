@@ -7,6 +7,7 @@ serves: it needs only set, get, wait and check.
 """
 
 import hashlib
+import threading
 import time
 from datetime import timedelta
 
@@ -24,13 +25,39 @@ def clone(store):
         return store
 
 
+def wait(store, keys, seconds):
+    """Waits for keys of a store, as its own wait() does. Ctrl-C ends it: the store, if its wait() blocks
+    others, is of no use to this thread until the seconds have passed.
+    """
+    limit = timedelta(seconds=max(seconds, 0.001))
+    if store.check(keys):
+        return
+    if threading.current_thread() is not threading.main_thread():
+        store.wait(keys, limit)
+        return
+    errors = []
+
+    def wait_there():
+        try:
+            store.wait(keys, limit)
+        except Exception as error:
+            errors.append(error)
+
+    # A signal is handled in the main thread between instructions of Python: not in a wait of torch.
+    thread = threading.Thread(target=wait_there, name="vescomm store", daemon=True)
+    thread.start()
+    thread.join()
+    if errors:
+        raise errors[0]
+
+
 def create(store, rank, size, seconds, name):
     """Creates the communicator; collective. Raises BackendError when ranks do not come in time.
 
     Returns also a text that only its ranks have, and no other communicator: the ranks have sent one
     another a random secret.
     """
-    gather = _StoreGather(clone(store), rank, size, seconds, name)
+    gather = _StoreGather(store, rank, size, seconds, name)
     try:
         created = _core.create_from_all_gather(rank, size, gather, timeout=seconds)
         return created, gather.digest.hexdigest()[:32]
@@ -42,7 +69,8 @@ class _StoreGather:
     """An all-gather: rank 0 collects the parts of all ranks and sets their concatenation."""
 
     def __init__(self, store, rank, size, seconds, name):
-        self._store = store
+        self._given = store
+        self._store = clone(store)
         self._rank = rank
         self._size = size
         self._seconds = seconds
@@ -82,7 +110,7 @@ class _StoreGather:
         """
         for key in self._keys:
             try:
-                self._store.delete_key(key)
+                self._given.delete_key(key)
             except (NotImplementedError, RuntimeError):
                 return  # a store that cannot delete, or whose host has gone
 
@@ -95,7 +123,7 @@ class _StoreGather:
             return
         left = max(0.001, self._end - time.monotonic())
         try:
-            self._store.wait(keys, timedelta(seconds=left))
+            wait(self._store, keys, left)
         except RuntimeError as error:
             missing = [str(rank) for key, rank in zip(keys, ranks) if not self._store.check([key])]
             raise BackendError(

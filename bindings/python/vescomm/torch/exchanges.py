@@ -64,11 +64,22 @@ class Exchanges(Calls):
                 f"{output.numel()} as output; the numbers must be equal, and multiples of the "
                 f"{self._link.size} ranks"
             )
+        else:
+            self._require_rows(input, "input")
+            self._require_rows(output, "output")
         request, kept, copies = self._start(
             self._all_to_all_single_call, output, input, given, taken
         )
         nbytes = max(input.nbytes, output.nbytes)
         return self._end(request, opts, "all_to_all", kept, [output], nbytes, copies)
+
+    def _require_rows(self, tensor, name):
+        """A block of each rank must be whole rows."""
+        if tensor.numel() and tensor.shape[0] % self._link.size:
+            raise ValueError(
+                f"vescomm: all_to_all without splits has {name} of shape {tuple(tensor.shape)}; "
+                f"dimension 0 must be a multiple of the {self._link.size} ranks, or give splits"
+            )
 
     def _all_to_all_single_call(self, output, input, given, taken, apart=False):
         copies = Copies()

@@ -89,9 +89,13 @@ class VescommBackend(_Member, _Backend):
     def eager_connect_single_device(self, device):
         pass  # it is connected
 
+    # Called by torch's own groups of several devices. It would use None as a backend.
     def split(self, store, ranks, opts):
         if self._link.rank not in ranks:
-            return None
+            raise NotImplementedError(
+                f"vescomm: rank {self._link.rank} is not in the new group {ranks}: split_group() of a "
+                "group of several devices needs a split that contains each rank; use new_group()"
+            )
         timeout = opts._timeout
         name = getattr(opts, "group_name", None) or "split"
         link = Link(store, ranks.index(self._link.rank), len(ranks), timeout, name)
@@ -103,9 +107,26 @@ class VescommBackend(_Member, _Backend):
 class Group(_Member, dist.ProcessGroup):
     """A process group of ranks over one communicator."""
 
+    def split_group(
+        self, new_ranks, timeout=None, opts=None, group_name=None, group_desc=None, device_types=None
+    ):
+        """Called by torch.distributed.split_group(). The new group is one of this class, too."""
+        if self._link.rank not in new_ranks:
+            return None
+        if timeout is None:
+            timeout = getattr(opts, "_timeout", None) or self._timeout
+        store = dist.PrefixStore(f"split/{group_name}", self.get_group_store())
+        rank = new_ranks.index(self._link.rank)
+        link = Link(store, rank, len(new_ranks), timeout, group_name)
+        group = Group(store, link, timeout)
+        group._set_group_name(group_name)
+        group._set_group_desc(group_desc or "")
+        return group
+
     def __init__(self, store, link, timeout):
         super().__init__(store, link.rank, link.size)
         self._link = link
+        self._timeout = timeout
         backend = VescommBackend(link, timeout)
         kind = dist.ProcessGroup.BackendType.CUSTOM
         self._set_default_backend(kind)

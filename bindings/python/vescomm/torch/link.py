@@ -104,9 +104,10 @@ class Link:
 
     def wait(self, request, what, limit=None, seconds=None):
         """Returns False if the request is not complete after `seconds`. Raises the failure of the
-        communicator. After `limit` seconds, or the timeout of the group, the communicator breaks.
+        communicator. After `limit` seconds, by default those of set_timeout(), or after the timeout
+        with which the group was created, the communicator breaks.
         """
-        if limit is None or (self._limit is not None and self._limit < limit):
+        if limit is None:
             limit = self._limit
         if limit is None or (seconds is not None and seconds < limit):
             if seconds is None:
