@@ -92,7 +92,7 @@ void Engine::begin(std::uint32_t flags) {
     event(Event::begin, no_unit, true, flags, [&] {
         states_.begin(flags);
         wiring_->parameters.begin(states_.evaluation());
-        wiring_->norm->begin(states_.last());
+        if (!states_.evaluation()) wiring_->norm->begin(states_.last());
     });
 }
 

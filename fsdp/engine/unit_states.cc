@@ -53,11 +53,10 @@ void UnitStates::begin(std::uint32_t flags) {
         refuse("NO_SYNC needs memory for whole gradients; set keep_gradients or use zero1");
     if (phase_ == Phase::backward)
         refuse("the micro-batch before has backward passes; call vescomm_fsdp_finish_backward()");
-    if (phase_ == Phase::complete && (flags & VESCOMM_FSDP_EVAL) == 0)
+    if (has_gradients() && (flags & VESCOMM_FSDP_EVAL) == 0)
         refuse("the gradients of a step are complete; call vescomm_fsdp_step() first");
-    if (phase_ == Phase::complete)
-        refuse("the gradients of a step are complete; evaluate after vescomm_fsdp_step()");
     require_closed("vescomm_fsdp_begin()");
+    gradients_wait_ = has_gradients();
     flags_ = flags;
     phase_ = Phase::forward;
     for (State &state : units_) state.forwards = state.backwards = 0;
@@ -148,7 +147,7 @@ std::vector<std::size_t> UnitStates::finish_backward() {
 }
 
 void UnitStates::require_gradients() const {
-    if (phase_ == Phase::complete) return;
+    if (has_gradients()) return;
     refuse(
         "the gradients of the step are not complete; finish a micro-batch that was begun "
         "with VESCOMM_FSDP_LAST");
@@ -157,7 +156,7 @@ void UnitStates::require_gradients() const {
 void UnitStates::step() {
     require_gradients();
     require_closed("vescomm_fsdp_step()");
-    phase_ = Phase::between;
+    forget_gradients();
 }
 
 void UnitStates::drop_gradients() {
@@ -165,14 +164,19 @@ void UnitStates::drop_gradients() {
         refuse(
             "a micro-batch is in its backward pass; call vescomm_fsdp_finish_backward() or "
             "vescomm_fsdp_reset() before");
-    if (phase_ == Phase::complete) phase_ = Phase::between;
+    if (has_gradients()) forget_gradients();
     for (State &state : units_) state.pending = false;
 }
 
 void UnitStates::reset() {
     units_.assign(units_.size(), {});
-    phase_ = Phase::between;
+    forget_gradients();
     flags_ = 0;
+}
+
+void UnitStates::forget_gradients() {
+    phase_ = Phase::between;
+    gradients_wait_ = false;
 }
 
 }  // namespace vescomm::fsdp

@@ -8,6 +8,8 @@
 //           ─► { pre_backward ─► post_backward }*
 //           ─► finish_backward ─► (begin … | step)
 //
+// An evaluation may come between any two micro-batches, and before the step.
+//
 // A wrong event throws Failure without the name of the event, and changes nothing.
 #pragma once
 
@@ -69,6 +71,9 @@ private:
     };
 
     void require_running(const char *what) const;
+    // True if the gradients of a step are complete.
+    bool has_gradients() const { return phase_ == Phase::complete || gradients_wait_; }
+    void forget_gradients();
     // True if no more gradients of the unit are expected in this micro-batch.
     bool complete(std::size_t unit) const;
 
@@ -78,6 +83,7 @@ private:
     std::vector<State> units_;
     Phase phase_ = Phase::between;
     std::uint32_t flags_ = 0;
+    bool gradients_wait_ = false;  // they are complete while an evaluation runs
 };
 
 }  // namespace vescomm::fsdp

@@ -188,6 +188,13 @@ TEST(Misuse, EventsInTheWrongOrder) {
         {"NO_SYNC without memory",
          [](Engine &e, const Described &) { e.begin(VESCOMM_FSDP_NO_SYNC); },
          {"begin", "keep_gradients"}},
+        {"gradients after an evaluation before the step",
+         [](Engine &e, const Described &d) {
+             micro_batch(e, d.ids, {}, 0, 0, 1, true);
+             e.begin(VESCOMM_FSDP_EVAL);
+             e.begin(0);
+         },
+         {"begin", "vescomm_fsdp_step() first"}},
         {"a learning rate that is not a number",
          [&](Engine &e, const Described &d) {
              micro_batch(e, d.ids, {}, 0, 0, 1, true);

@@ -122,6 +122,16 @@ void add(Engine &engine, std::uint64_t id, float value, bool push) {
         write(view, i, mode == VESCOMM_FSDP_ADD ? read(view, i) + value : value);
 }
 
+// Compares all values in an evaluation.
+void evaluate(Engine &engine, const Small &small) {
+    engine.begin(VESCOMM_FSDP_EVAL);
+    for (std::uint64_t unit = 0; unit < 4; ++unit) {
+        engine.pre_forward(unit);
+        expect_values(engine, small, unit);
+        engine.post_forward(unit);
+    }
+}
+
 // One step of random, permitted events. `random` is the same on every rank.
 void random_step(Engine &engine, Small &small, std::mt19937 &random, int ranks) {
     std::vector<float> sums(small.expected.size(), 0);
@@ -169,6 +179,7 @@ void random_step(Engine &engine, Small &small, std::mt19937 &random, int ranks) 
             engine.reshard(held);
         }
         engine.finish_backward();
+        if (random() % 4 == 0) evaluate(engine, small);
     }
     engine.step();
     for (std::size_t owner = 0; owner < sums.size(); ++owner) small.expected[owner] -= sums[owner];
@@ -281,12 +292,7 @@ void run_seed(unsigned seed, int ranks, Steps &steps) {
                 engine.reset();
             }
             engine.check_replicas();
-            engine.begin(VESCOMM_FSDP_EVAL);
-            for (std::uint64_t unit = 0; unit < 4; ++unit) {
-                engine.pre_forward(unit);
-                expect_values(engine, small, unit);
-                engine.post_forward(unit);
-            }
+            evaluate(engine, small);
         }
     });
 }

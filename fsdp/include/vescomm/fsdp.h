@@ -690,8 +690,8 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_initialise(vescomm_fsdp_t *engine,
 /**
  * Begins a micro-batch.
  *
- * Before: no unit is open, and the previous micro-batch with backward is finished. Gradients that
- * are complete (VESCOMM_FSDP_LAST) wait for vescomm_fsdp_step() first, also before an evaluation.
+ * Before: no unit is open, and the previous micro-batch with backward is finished. If it was the
+ * last one of a step, only an evaluation may come before vescomm_fsdp_step().
  *
  * @param flags  VESCOMM_FSDP_LAST, NO_SYNC, NO_OUTER, EVAL; the same on every rank.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: misuse.
