@@ -46,6 +46,15 @@ void require_writable(const char *option, const std::string &path) {
     close(file);
 }
 
+// Checks that the model can be exported there, before the training instead of after it.
+void require_new_folder(const char *option, const std::string &path) {
+    std::error_code error;
+    if (!path.empty() && std::filesystem::exists(path, error) &&
+        !(std::filesystem::is_directory(path, error) && std::filesystem::is_empty(path, error)))
+        throw std::runtime_error(
+            fmt::format("{} {} exists and is not an empty folder; give a new one", option, path));
+}
+
 // Checks that all ranks have the same options and text. Two hosts may have different files under
 // one name, which would only change the loss slightly and remain undetected. Collective.
 void require_same_everywhere(const vescomm::Communicator &comm, const Options &options,
@@ -133,11 +142,12 @@ void finish(Trainer &trainer, const Options &options, const TextData &text, Resu
     if (!options.trace.empty())
         vescomm::check(vescomm_trace_write(trainer.engine().comm(), options.trace.c_str()));
     if (!first) return;
-    if (!options.export_folder.empty())
-        vescomm::check(vescomm_fsdp_export(options.save.c_str(), options.export_folder.c_str(), 0));
     const std::string json = json_text(options, text, results);
     if (!options.json.empty()) write_file(options.json, json);
     if (!options.picture.empty()) draw_or_warn(options, json);
+    if (options.export_folder.empty()) return;
+    vescomm::check(vescomm_fsdp_export(options.save.c_str(), options.export_folder.c_str(), 0));
+    if (!options.keep_save) std::filesystem::remove_all(options.save);
 }
 
 void run(vescomm::Communicator &comm, std::optional<TextData> &text,
@@ -150,7 +160,9 @@ void run(vescomm::Communicator &comm, std::optional<TextData> &text,
         require_writable("--json", options.json);
         require_writable("--picture", options.picture);
         require_writable("--trace", options.trace);
+        require_new_folder("--export", options.export_folder);
     }
+    if (!options.offload.empty()) std::filesystem::create_directories(options.offload);
     text.emplace(load_text(options.data, options.shape.context));
     require_same_everywhere(comm, options, *text);
     results.memory_before = process_memory().proportional;

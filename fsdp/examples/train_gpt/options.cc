@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <filesystem>
 #include <iostream>
 #include <map>
 #include <string_view>
@@ -76,6 +77,11 @@ Options::Death parse_death(const std::string &text, int steps) {
     return death;
 }
 
+std::string without_slashes(std::string folder) {
+    while (folder.size() > 1 && folder.ends_with('/')) folder.pop_back();
+    return folder;
+}
+
 void check(const Options &options) {
     const Shape &shape = options.shape;
     require_at_least("--layers", shape.layers, 0);
@@ -111,8 +117,6 @@ void check(const Options &options) {
     require_at_least("--save-every", options.save_every, 0);
     require(!options.save.empty() || options.save_every == 0,
             "--save-every needs --save, the folder of the checkpoints");
-    require(!options.save.empty() || options.export_folder.empty(),
-            "--export needs --save, because a checkpoint is exported");
     require_at_least("--gradient-slots", options.gradient_slots, 1);
     require(options.block_rows >= 1 || options.block_rows == -1,
             fmt::format("--block-rows is {}; it must be at least 1, or -1 for whole matrices",
@@ -179,8 +183,7 @@ std::optional<Options> parse_options(int argc, const char *const *argv) {
     app.add_option("--steps", options.steps, "optimizer steps")->group(training);
     app.add_option(
            "--lr", options.learning_rate,
-           "peak learning rate: reached after a tenth of the steps; a tenth of it is left at "
-           "the end")
+           "peak learning rate: reached after 10 steps; then it falls, to a half after 490 steps")
         ->group(training);
     app.add_option("--clip", options.clip, "largest norm of the gradients; 0: no limit")
         ->group(training);
@@ -246,9 +249,12 @@ std::optional<Options> parse_options(int argc, const char *const *argv) {
     app.add_flag("--uniform", options.uniform, "equal shards, padded, instead of ragged ones")
         ->group(sharding);
 
-    app.add_option("--offload", options.offload,
-                   "folder of a local disk for masters and moments, instead of memory")
-        ->group(sharding);
+    auto *offload =
+        app.add_option("--offload", options.offload,
+                       "keep masters and moments in files instead of memory, in this folder of a "
+                       "local disk; without a value, in the folder for temporary files")
+            ->expected(0, 1)
+            ->group(sharding);
 
     const char *checkpoints = "Checkpoints";
     app.add_option("--save", options.save,
@@ -262,7 +268,7 @@ std::optional<Options> parse_options(int argc, const char *const *argv) {
                    "of ranks, up to --steps in all")
         ->group(checkpoints);
     app.add_option("--export", options.export_folder,
-                   "new folder for the trained model as safetensors of Hugging Face; needs --save")
+                   "new folder for the trained model as safetensors of Hugging Face")
         ->group(checkpoints);
 
     const char *failures = "Failures";
@@ -311,6 +317,11 @@ std::optional<Options> parse_options(int argc, const char *const *argv) {
     } catch (const CLI::ParseError &error) {
         throw UsageError(error.what());
     }
+    if (offload->count() > 0 && options.offload.empty())
+        options.offload = std::filesystem::temp_directory_path().string();
+    // A checkpoint is what is exported.
+    options.keep_save = !options.save.empty() || options.export_folder.empty();
+    if (!options.keep_save) options.save = without_slashes(options.export_folder) + ".checkpoint";
     const auto precision = precisions.find(dtype);
     require(precision != precisions.end(),
             fmt::format("--dtype {} is neither f32, bf16 nor f16", dtype));

@@ -51,6 +51,7 @@ struct Options {
     int save_every = 0;  // steps; 0: only at the end
     std::string load;  // folder of checkpoints
     std::string export_folder;
+    bool keep_save = true;  // false: the checkpoint is there only to be exported
 
     bool elastic = false;  // go on when ranks die
     bool partner_copy = true;  // with elastic: each rank holds a copy of another rank's shards

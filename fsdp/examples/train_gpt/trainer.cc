@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <numbers>
 #include <stdexcept>
+#include <utility>
 
 #include "fsdp/examples/train_gpt/random.h"
 
@@ -53,12 +53,11 @@ double communication_seconds(vescomm_comm_t *comm) {
 
 }  // namespace
 
-double learning_rate(double highest, int step, int steps) {
-    const int warm_up = std::max(1, steps / 10);
+double learning_rate(double highest, int step) {
+    constexpr int warm_up = 10;
+    constexpr double decay = 160;  // three times as many steps after the warm-up, half is left
     if (step < warm_up) return highest * (step + 1) / warm_up;
-    const double progress = static_cast<double>(step - warm_up) / std::max(1, steps - warm_up);
-    const double lowest = highest / 10;
-    return lowest + (highest - lowest) * (1 + std::cos(std::numbers::pi * progress)) / 2;
+    return highest / std::sqrt(1 + (step - warm_up) / decay);
 }
 
 std::string preset_for(const Options &options, int ranks) {
@@ -103,20 +102,26 @@ vescomm::fsdp::Spec specification(const Options &options, int ranks) {
     engine.offload_folder = options.offload.empty() ? nullptr : options.offload.c_str();
     vescomm::fsdp::Spec spec(engine);
     spec.preset(preset);
-    std::vector<std::uint64_t> ids;
+    std::vector<std::uint64_t> matrices, vectors;
     for (const UnitDescription &unit : describe(options.shape)) {
         const std::uint64_t number = spec.add_unit(unit.name);
-        for (const TensorDescription &tensor : unit.tensors)
-            ids.push_back(spec.add_parameter(
-                number, {.name = tensor.name,
-                         .shape = tensor.shape,
-                         .block_rows = tensor.shape.size() > 1 ? options.block_rows : 1}));
+        for (const TensorDescription &tensor : unit.tensors) {
+            const bool matrix = tensor.shape.size() > 1;
+            (matrix ? matrices : vectors)
+                .push_back(
+                    spec.add_parameter(number, {.name = tensor.name,
+                                                .shape = tensor.shape,
+                                                .block_rows = matrix ? options.block_rows : 1}));
+        }
     }
     vescomm_adamw_settings_t settings = vescomm_adamw_settings_init();
     settings.learning_rate = options.learning_rate;
     settings.beta2 = 0.95;
     settings.weight_decay = 0.1;
-    spec.add_group(ids, vescomm_optimizer_get_adamw(), &settings);
+    spec.add_group(matrices, vescomm_optimizer_get_adamw(), &settings);
+    // Biases and the gains of norms do not decay.
+    settings.weight_decay = 0;
+    spec.add_group(vectors, vescomm_optimizer_get_adamw(), &settings);
     return spec;
 }
 
@@ -235,16 +240,30 @@ void Trainer::traced(const char *what, int unit, Body &&body) {
 
 void Trainer::forward(const Batch &batch) {
     model_.set_batch(batch.sequences, batch.inputs.data(), batch.targets.data());
+    bool ahead = false;  // the unit was gathered ahead
     for (int unit = 0; unit < parameters_.units(); ++unit) {
         engine_.pre_forward(unit);
+        const bool next_ahead = gather_ahead(unit + 1);
         traced("forward ", unit, [&] { model_.forward(unit, parameters_.of(unit)); });
         engine_.post_forward(unit);
+        if (std::exchange(ahead, next_ahead)) engine_.reshard(unit);
     }
 }
 
+// With the explicit order the engine gathers no unit ahead of its use. Returns true if it does now.
+bool Trainer::gather_ahead(int unit) {
+    const bool has_slot = options_.slots > 1 && options_.large_unit_bytes == 0;
+    if (options_.order != "explicit" || !has_slot || unit < 0 || unit >= parameters_.units())
+        return false;
+    engine_.unshard(unit);
+    return true;
+}
+
 void Trainer::backward(float scale) {
+    bool ahead = false;  // the unit was gathered ahead
     for (int unit = parameters_.units(); unit-- > 0;) {
         engine_.pre_backward(unit);
+        const bool next_ahead = gather_ahead(unit - 1);
         const bool block = unit > 0 && unit <= options_.shape.layers;
         if (options_.recompute && block) {
             engine_.pre_forward(unit);
@@ -257,6 +276,7 @@ void Trainer::backward(float scale) {
                             scale);
         });
         engine_.post_backward(unit);
+        if (std::exchange(ahead, next_ahead)) engine_.reshard(unit);
     }
     engine_.finish_backward();
 }
@@ -287,7 +307,7 @@ StepResult Trainer::step(int step) {
     for (int number = 0; number < options_.accumulate; ++number)
         loss_sum += micro_batch(step, number, tokens);
 
-    result.learning_rate = learning_rate(options_.learning_rate, step, options_.steps);
+    result.learning_rate = learning_rate(options_.learning_rate, step);
     vescomm_fsdp_step_t arguments = vescomm_fsdp_step_init();
     arguments.learning_rate_scale =
         options_.learning_rate > 0 ? result.learning_rate / options_.learning_rate : 0;

@@ -42,9 +42,10 @@ struct StepResult {
     vescomm_fsdp_step_summary_t summary = vescomm_fsdp_step_summary_init();
 };
 
-// Returns the learning rate of a step: linear warm-up over the first tenth of the steps, then a
-// cosine down to a tenth of `highest`.
-double learning_rate(double highest, int step, int steps);
+// Returns the learning rate of a step: a linear warm-up, then it falls with the square root of the
+// steps. It does not depend on the number of steps, so a run that is stopped and goes on is the
+// same as one that was not.
+double learning_rate(double highest, int step);
 
 // Returns the preset for a number of ranks: that of the options, or zero3 if its groups do not
 // divide the ranks, which happens after the death of some.
@@ -129,6 +130,7 @@ private:
     std::int64_t skipped() const;
     void forward(const Batch &batch);
     void backward(float scale);
+    bool gather_ahead(int unit);
     double micro_batch(int step, int number, double tokens);
     Gpt make_model() const;
 

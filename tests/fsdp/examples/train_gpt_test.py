@@ -266,7 +266,6 @@ class TrainGpt(unittest.TestCase):
         folder = self.path("checkpoints")
         whole, _ = self.run_model(5)
         half = STEPS // 2
-        # The learning rate depends on all steps, so the first part is that of the whole run.
         done = launch(5, [*MODEL, "--data", self.text, "--quiet", "--save", folder, "--save-every",
                           str(half), "--export", self.path("model")])
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -285,6 +284,29 @@ class TrainGpt(unittest.TestCase):
             loaded, _ = self.run_model(ranks, "--load", folder, *options)
             self.expect_close(loaded["loss"], whole["loss"][half:], TOLERANCE["f32"],
                               f"{ranks} ranks")
+
+    def test_goes_on_after_a_shorter_run_as_if_it_had_not_ended(self):
+        folder, third = self.path("continued"), STEPS // 3
+        whole, _ = self.run_model(2)
+        self.run_model(3, "--steps", str(third), "--save", folder)
+        self.run_model(1, "--steps", str(2 * third), "--save", folder, "--load", folder)
+        last, _ = self.run_model(2, "--load", folder)
+        self.expect_close(last["loss"], whole["loss"][2 * third :], TOLERANCE["f32"], "losses")
+
+    def test_exports_without_a_checkpoint(self):
+        model = self.path("exported") + "/"
+        results, _ = self.run_model(2, "--export", model)
+        self.assertEqual(len(results["loss"]), STEPS)
+        self.assertIn("model.safetensors.index.json", os.listdir(model))
+        beside = os.listdir(os.path.dirname(os.path.dirname(model)))
+        self.assertFalse([name for name in beside if name.startswith("exported.")], beside)
+        done = launch(2, [*MODEL, "--data", self.text, "--quiet", "--export", model])
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn(f"--export {model} exists and is not an empty folder", done.stderr)
+
+    def test_has_the_same_curve_with_files_instead_of_memory(self):
+        for offload in (("--offload", self.path("files")), ("--offload",)):
+            self.expect_same_curves("f32", *offload)
 
     def test_learns(self):
         results, _ = self.run_model(1, "--dtype", "f32")
@@ -402,7 +424,6 @@ class TrainGpt(unittest.TestCase):
             ("--loss-scale is 0; it must be a number from 1", "--loss-scale", "0"),
             ("--order random is neither", "--order", "random"),
             ("--save-every needs --save", "--save-every", "3"),
-            ("--export needs --save", "--export", "model"),
             ("--reshard maybe is neither yes, no nor a number of ranks", "--reshard", "maybe"),
             ("--reshard 0 is neither yes, no nor a number of ranks", "--reshard", "0"),
             ("--accumulate is 0", "--accumulate", "0"),
