@@ -6,7 +6,8 @@
     switch: a bridge ── veth ── host 0, 10.77.0.1
                     └── veth ── host 1, 10.77.0.2   ...
 
-hosts_test.py WORKER VESCOMM_RUN [TRAIN_GPT] [CASE...]. Skipped (77) if namespaces are forbidden.
+hosts_test.py WORKER VESCOMM_RUN [TRAIN_GPT] [--long] [CASE...]. Skipped (77) if namespaces are
+forbidden. --long trains with every preset on two and three hosts.
 """
 
 import json
@@ -224,35 +225,37 @@ def unauthenticated_peers(counts, environment=None):
         expect(all(host.startswith("10.77.0.") for host in seen), f"listeners on {seen}")
 
 
-def train(launch, folder, name):
+def train(launch, folder, name, options=()):
     """Trains for a few steps. Returns the losses and the number of nodes."""
     results = Path(folder) / f"{name}.json"
     text = Path(folder) / "text"
     text.write_text("".join(f"line {i} says {i * i % 97}\n" for i in range(2000)), encoding="ascii")
     launch([TRAIN_GPT, "--layers", 2, "--dim", 36, "--heads", 3, "--context", 32, "--batch", 3,
             "--steps", 8, "--sample", 0, "--held-out-every", 0, "--dtype", "f32", "--quiet",
-            "--data", text, "--json", results])
+            "--data", text, "--json", results, *options])
     said = json.loads(results.read_text(encoding="utf-8"))
     return said["loss"], said["nodes"]
 
 
-def training(counts):
+def training(counts, options=""):
+    """The losses on several hosts are those of one process without the options."""
+
     def on_hosts(argv):
         with Hosts(len(counts)) as hosts, HostsJob(hosts, counts, argv) as job:
             job.expect_success()
 
-    def on_one(argv):
-        done = subprocess.run([RUN, "-n", str(sum(counts)), *map(str, argv)], capture_output=True,
-                              text=True, timeout=ranks.HANG_SECONDS, check=False)
+    def alone(argv):
+        done = subprocess.run(list(map(str, argv)), capture_output=True, text=True,
+                              timeout=ranks.HANG_SECONDS, check=False)
         expect(done.returncode == 0, done.stdout + done.stderr)
 
     with tempfile.TemporaryDirectory(prefix="vescomm-hosts-") as folder:
-        here, one = train(on_one, folder, "one")
-        there, several = train(on_hosts, folder, "several")
+        here, one = train(alone, folder, "one")
+        options = options.replace("FOLDER", folder).split()
+        there, several = train(on_hosts, folder, "several", options)
     expect((one, several) == (1, len(counts)), f"{one} and {several} nodes")
     expect(len(here) == len(there) >= 8, f"{len(here)} and {len(there)} losses")
-    worst = max(abs(a[-1] - b[-1]) if isinstance(a, list) else abs(a - b)
-                for a, b in zip(here, there))
+    worst = max(abs(a - b) for a, b in zip(here, there))
     expect(worst <= TOLERANCE, f"losses differ by {worst}: {here} and {there}")
     return f"losses differ by {worst:.1e} at most"
 
@@ -311,11 +314,33 @@ CASES = [
     ("cut host 1 of 2 + 1 in gather", lambda: cut([2, 1], 1, "gather")),
     ("cut host 0 of 1 + 2 in barrier", lambda: cut([1, 2], 0, "barrier")),
 ]
-if TRAIN_GPT:
-    CASES += [
-        ("training on 2 + 1 ranks", lambda: training([2, 1])),
-        ("training on 1 + 3 + 2 ranks", lambda: training([1, 3, 2])),
-    ]
+# Options of train_gpt, by ranks of each host.
+TRAINED = [
+    ([2, 1], ""),
+    ([2, 1], "--preset hsdp:1 --accumulate 2"),
+    ([1, 3, 2], ""),
+    ([1, 3, 2], "--preset mics:3 --recompute"),
+    ([1, 3, 2], "--preset hpz:2 --offload FOLDER --slots 1"),
+]
+TRAINED_LONG = [
+    (counts, f"{preset} {more}")
+    for counts in ([2, 1], [1, 3, 2])
+    for preset in (
+        "--preset ddp", "--preset zero1", "--preset zero2", "--preset zero3",
+        *(f"--preset {kind}:{size}" for kind in ("hsdp", "mics", "hpz")
+          for size in (1, 2, 3) if sum(counts) % size == 0),
+    )
+    for more in ("", "--accumulate 3 --recompute", "--slots 1 --offload FOLDER",
+                 "--order recorded --slots 3", "--order explicit --reshard no")
+    # Secondary copies are of units that are released after their forward pass.
+    if not ("hpz" in preset and "--reshard no" in more)
+]
+
+
+def cases_of(trained):
+    return [(f"training on {' + '.join(map(str, counts))} ranks {options}".strip(),
+             lambda counts=counts, options=options: training(counts, options))
+            for counts, options in trained]
 
 
 def main():
@@ -330,7 +355,11 @@ def main():
         return SKIPPED
     # SIGTERM raises SystemExit, so that namespaces are removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    return run_cases(CASES, sys.argv[4:])
+    long = "--long" in sys.argv
+    cases = CASES
+    if TRAIN_GPT:
+        cases = cases_of(TRAINED_LONG) if long else CASES + cases_of(TRAINED)
+    return run_cases(cases, [word for word in sys.argv[4:] if word != "--long"])
 
 
 if __name__ == "__main__":
