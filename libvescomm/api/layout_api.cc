@@ -12,6 +12,7 @@
 #include "api/guard.h"
 #include "api/handles.h"
 #include "layout/boxes.h"
+#include "layout/quoted.h"
 
 using namespace vescomm::internal;
 
@@ -28,10 +29,10 @@ template <typename... Values>
 // The first names of a layout, for a caller that has asked for another one.
 std::string first_names(const Layout &layout) {
     constexpr std::size_t most = 4;
-    std::string text = "its names are";
-    const char *separator = " ";
+    std::string text;
+    const char *separator = "; its names are ";
     for (std::size_t i = 0; i < std::min(most, layout.tensors().size()); ++i) {
-        text += fmt::format("{}\"{}\"", std::exchange(separator, ", "), layout.tensors()[i].name);
+        text += std::exchange(separator, ", ") + quoted(layout.tensors()[i].name);
     }
     if (layout.tensors().size() > most) text += " and so on";
     return text;
@@ -171,8 +172,8 @@ vescomm_status_t vescomm_layout_find_tensor(const vescomm_layout_t *layout, cons
         require(index, function, "index");
         const auto found = layout->value.find(name);
         if (!found) {
-            refuse("{}: none of the layout's {} tensors is named \"{}\"; {}", function,
-                   layout->value.tensors().size(), name, first_names(layout->value));
+            refuse("{}: none of the layout's {} tensors is named {}{}", function,
+                   layout->value.tensors().size(), quoted(name), first_names(layout->value));
         }
         *index = *found;
     });

@@ -16,28 +16,10 @@
 #include <ostream>
 
 #include "base/error.h"
+#include "layout/quoted.h"
 
 namespace vescomm::internal {
 namespace {
-
-// Quotes the name of a tensor for a sentence: names may have any bytes and any length, so control
-// characters are escaped and long names are cut.
-std::string quoted(std::string_view name) {
-    constexpr std::size_t max_size = 120;
-    std::size_t end = std::min(name.size(), max_size);
-    // Do not cut inside a UTF-8 character.
-    while (end < name.size() && end > 0 && (name[end] & 0xc0) == 0x80) --end;
-    std::string text = "\"";
-    for (const char character : name.substr(0, end)) {
-        const auto byte = static_cast<unsigned char>(character);
-        if (byte < 0x20 || byte == 0x7f) {
-            text += fmt::format("\\x{:02x}", byte);
-        } else {
-            text += character;
-        }
-    }
-    return text + (name.size() > max_size ? "...\"" : "\"");
-}
 
 template <typename... Values>
 [[noreturn]] void refuse(fmt::format_string<Values...> format, Values &&...values) {

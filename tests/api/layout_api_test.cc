@@ -213,6 +213,7 @@ TEST_F(LayoutApi, RefusesWrongValuesAndSetsNoOutput) {
     size_t index = 77;
     expect_refused(vescomm_layout_find_tensor(layout, "x", &index),
                    "none of the layout's 2 tensors is named \"x\"; its names are \"w\", \"b\"");
+    expect_refused(vescomm_layout_find_tensor(layout, "two\nlines", &index), "two\\x0alines");
     expect_refused(vescomm_layout_get_pieces(layout, 3, nullptr, 0, &index), "rank 3");
     EXPECT_EQ(index, 77u);
     vescomm_tensor_t tensor = vescomm_tensor_init();

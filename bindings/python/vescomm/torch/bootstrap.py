@@ -121,9 +121,8 @@ class _StoreGather:
     def _wait(self, keys, ranks):
         if not keys:
             return
-        left = max(0.001, self._end - time.monotonic())
         try:
-            wait(self._store, keys, left)
+            wait(self._store, keys, self._end - time.monotonic())
         except RuntimeError as error:
             missing = [str(rank) for key, rank in zip(keys, ranks) if not self._store.check([key])]
             raise BackendError(

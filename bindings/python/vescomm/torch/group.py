@@ -7,6 +7,8 @@ reducer of DDP, find them through torch's trampolines. What ProcessGroup does no
 the Backend, which has the same methods over the same communicator.
 """
 
+from datetime import timedelta
+
 import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import Backend as _Backend
@@ -107,6 +109,15 @@ class VescommBackend(_Member, _Backend):
 class Group(_Member, dist.ProcessGroup):
     """A process group of ranks over one communicator."""
 
+    def __init__(self, store, link, timeout):
+        super().__init__(store, link.rank, link.size)
+        self._link = link
+        backend = VescommBackend(link, timeout)
+        kind = dist.ProcessGroup.BackendType.CUSTOM
+        self._set_default_backend(kind)
+        self._register_backend(torch.device("cpu"), kind, backend)
+        _alive[id(link)] = (self, backend)
+
     def split_group(
         self, new_ranks, timeout=None, opts=None, group_name=None, group_desc=None, device_types=None
     ):
@@ -114,7 +125,7 @@ class Group(_Member, dist.ProcessGroup):
         if self._link.rank not in new_ranks:
             return None
         if timeout is None:
-            timeout = getattr(opts, "_timeout", None) or self._timeout
+            timeout = getattr(opts, "_timeout", None) or timedelta(seconds=self._link.seconds)
         store = dist.PrefixStore(f"split/{group_name}", self.get_group_store())
         rank = new_ranks.index(self._link.rank)
         link = Link(store, rank, len(new_ranks), timeout, group_name)
@@ -122,16 +133,6 @@ class Group(_Member, dist.ProcessGroup):
         group._set_group_name(group_name)
         group._set_group_desc(group_desc or "")
         return group
-
-    def __init__(self, store, link, timeout):
-        super().__init__(store, link.rank, link.size)
-        self._link = link
-        self._timeout = timeout
-        backend = VescommBackend(link, timeout)
-        kind = dist.ProcessGroup.BackendType.CUSTOM
-        self._set_default_backend(kind)
-        self._register_backend(torch.device("cpu"), kind, backend)
-        _alive[id(link)] = (self, backend)
 
 
 def create(options, backend_options):
