@@ -18,7 +18,7 @@ void HubConnection::search(std::vector<TcpAddress> addresses, std::string_view s
                            const Claim &claim,
                            std::function<std::uint16_t(const Stream &)> listen) {
     search_ = std::make_unique<HubSearch>(
-        network_, std::move(addresses), secret, claim, false,
+        network_, std::move(addresses), secret, claim, HubSearch::Limits{},
         HubSearch::Events{[this](HubSearch::Found found) { take(std::move(found)); },
                           [this](const Error &error) {
                               end_search();

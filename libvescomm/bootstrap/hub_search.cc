@@ -22,11 +22,9 @@ constexpr auto first_pause = milliseconds(10);
 constexpr auto max_pause = milliseconds(250);
 // Head start of an address over the next one in the list.
 constexpr auto head_start = milliseconds(100);
-// An unanswered attempt to connect is abandoned soon. An established connection gets more time: the
-// operating system may accept it long before the process reads from it, for example while the
-// program is loading.
+// An unanswered attempt to connect is abandoned soon. An established connection gets more time; see
+// Limits::answer.
 constexpr auto max_connect_time = std::chrono::seconds(5);
-constexpr auto max_answer_time = std::chrono::seconds(60);
 // A longer attempt is reported as unanswered, whatever happened before.
 constexpr auto slow_attempt = std::chrono::seconds(1);
 
@@ -70,11 +68,11 @@ struct HubSearch::Try {
 };
 
 HubSearch::HubSearch(Network &network, std::vector<TcpAddress> addresses, std::string_view secret,
-                     Claim claim, bool once, Events events)
+                     Claim claim, Limits limits, Events events)
     : network_(network),
       secret_(secret),
       claim_(std::move(claim)),
-      once_(once),
+      limits_(limits),
       events_(std::move(events)) {
     Clock::time_point next = network_.now();
     for (TcpAddress &address : addresses) {
@@ -108,7 +106,8 @@ Clock::time_point HubSearch::tick() {
         }
         if (!*alive) return next;
         // The hub would take two connections of this process for two processes.
-        if (!each.under_way() && now >= each.next && !any_authenticated() && !(once_ && each.gone))
+        if (!each.under_way() && now >= each.next && !any_authenticated() &&
+            !(limits_.once && each.gone))
             begin(each);
         next = std::min(next, each.under_way() ? each.current.deadline : std::max(each.next, now));
     }
@@ -131,8 +130,8 @@ void HubSearch::connected(Try &each, std::unique_ptr<Stream> stream, const std::
     each.current.attempt.reset();
     if (stream == nullptr) return give_up(each, why, !is_local(why));
     each.current.stream = std::move(stream);
-    each.current.stream->limit_silence(std::chrono::duration<double>(max_answer_time).count());
-    each.current.deadline = network_.now() + max_answer_time;
+    each.current.stream->limit_silence(std::chrono::duration<double>(limits_.answer).count());
+    each.current.deadline = network_.now() + limits_.answer;
     each.current.authenticated = each.current.resumed = each.handshake.resumes();
     if (each.current.resumed) listen(each);
     each.current.stream->start(
@@ -144,7 +143,7 @@ void HubSearch::connected(Try &each, std::unique_ptr<Stream> stream, const std::
              const bool back = each.current.authenticated && !each.current.resumed;
              if (each.current.resumed) each.handshake.restart();
              // A flooded listener closes connections, but not for so long.
-             const bool gone = once_ && network_.now() - each.first >= max_answer_time;
+             const bool gone = limits_.once && network_.now() - each.first >= limits_.answer;
              give_up(each, how == "closed" ? "it closed the connection" : how, gone);
              if (*alive && back) each.next = network_.now();
          },
@@ -227,11 +226,11 @@ void HubSearch::give_up(Try &each, const std::string &why, bool gone) {
 // another machine, or to another network of this one.
 void HubSearch::fail_if_hopeless() {
     const auto hopeless = [this](const Try &each) {
-        return !each.under_way() && (once_ ? each.gone : each.other_job.has_value());
+        return !each.under_way() && (limits_.once ? each.gone : each.other_job.has_value());
     };
     if (!std::all_of(tries_.begin(), tries_.end(), hopeless)) return;
     const auto call = events_.failed;
-    call(once_ ? Error(VESCOMM_ERROR_PEER_FAILED, trouble()) : *tries_.front().other_job);
+    call(limits_.once ? Error(VESCOMM_ERROR_PEER_FAILED, trouble()) : *tries_.front().other_job);
 }
 
 std::string HubSearch::trouble() const {

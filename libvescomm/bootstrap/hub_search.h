@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <list>
 #include <memory>
@@ -40,11 +41,19 @@ public:
         std::function<std::uint16_t(const Stream &)> listen;
     };
 
-    // Network and secret are borrowed. `once`: an address at which no process listens, answers, or
-    // knows the secret is not tried again, and failed() is called when no address is left. Without
-    // `once`, failed() is called when the processes at all addresses are of other jobs.
+    struct Limits {
+        // An address at which no process listens, answers, or knows the secret is not tried again,
+        // and failed() is called when no address is left. Without it, failed() is called when the
+        // processes at all addresses are of other jobs.
+        bool once = false;
+        // Longest time from a connection to an answer. The operating system may accept it long
+        // before the process reads from it, for example while the program is loading.
+        Clock::duration answer = std::chrono::seconds(60);
+    };
+
+    // Network and secret are borrowed.
     HubSearch(Network &network, std::vector<TcpAddress> addresses, std::string_view secret,
-              Claim claim, bool once, Events events);
+              Claim claim, Limits limits, Events events);
     ~HubSearch();
 
     // Starts attempts that are due, and abandons those that take too long. Returns the time of the
@@ -70,7 +79,7 @@ private:
     Network &network_;
     std::string_view secret_;
     Claim claim_;
-    bool once_;
+    Limits limits_;
     Events events_;
     std::list<Try> tries_;
     bool refused_ = false;

@@ -15,7 +15,10 @@ constexpr auto ask_period = std::chrono::milliseconds(50);
 // A member whose operating system does not answer for so long is gone.
 constexpr auto max_connect_time = std::chrono::seconds(5);
 // So is one whose process does not prove for so long that it knows the secret. It may be suspended.
-constexpr auto max_answer_time = std::chrono::seconds(60);
+// If its connection has ended, the port is probably another process's by now. The time is that of
+// a silence after which a process with a connection is gone.
+constexpr auto max_answer_time_connected = std::chrono::seconds(60);
+constexpr auto max_answer_time_lost = std::chrono::seconds(10);
 // Time after which a member comes again to a leader that has refused it.
 constexpr auto retry_pause = std::chrono::milliseconds(5);
 
@@ -46,6 +49,10 @@ int Regroup::leader() const {
 
 bool Regroup::is_missing(int member) const {
     return member != rank_ && !members_[static_cast<std::size_t>(member)].gone && !has_come(member);
+}
+
+Clock::duration Regroup::max_answer_time(int member) const {
+    return events_.lost(member) ? max_answer_time_lost : max_answer_time_connected;
 }
 
 void Regroup::schedule(std::function<void()> call, Clock::duration in) {
@@ -89,7 +96,8 @@ void Regroup::follow() {
     // search_ is replaced from within its own callback, so the old search is destroyed later.
     network_.post([ended = std::shared_ptr<HubSearch>(std::move(search_))] {});
     search_ = std::make_unique<HubSearch>(
-        network_, std::vector{its.address}, core_.options().secret, claim, true,
+        network_, std::vector{its.address}, core_.options().secret, claim,
+        HubSearch::Limits{.once = true, .answer = max_answer_time(member)},
         HubSearch::Events{
             [this, member](HubSearch::Found found) {
                 Result result;
@@ -147,7 +155,7 @@ void Regroup::lead() {
     for (int member = 0; member < static_cast<int>(members_.size()); ++member) {
         Member &its = members_[static_cast<std::size_t>(member)];
         if (is_missing(member)) {
-            ask(its);
+            ask(member);
         } else if (has_come(member)) {
             its.asked.reset();  // if it goes and comes back, it has the whole time again
             its.listens = false;
@@ -157,10 +165,11 @@ void Regroup::lead() {
     decide();
 }
 
-void Regroup::ask(Member &member) {
+void Regroup::ask(int number) {
+    Member &member = members_[static_cast<std::size_t>(number)];
     if (!member.asked) member.asked = network_.now();
     member.listens = member.listens || (member.probe && member.probe->connected());
-    const Clock::duration limit = member.listens ? max_answer_time : max_connect_time;
+    const Clock::duration limit = member.listens ? max_answer_time(number) : max_connect_time;
     if (network_.now() - *member.asked >= limit) {
         member.probe.reset();
         member.gone = true;

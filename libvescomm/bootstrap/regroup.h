@@ -45,6 +45,9 @@ public:
         std::function<void(const Error &)> failed;
         // HubSearch::Events::listen of the new session.
         std::function<std::uint16_t(const Stream &)> listen;
+        // True: the connection between the member and the hub of the old session has ended. The
+        // process has probably ended too, and gets less time to answer.
+        std::function<bool(int member)> lost;
     };
 
     // `addresses`: address on which each member of the group listens. `gone`: members known to be
@@ -79,7 +82,8 @@ private:
     void follow();
     void look_again();
     void lead();
-    void ask(Member &member);
+    Clock::duration max_answer_time(int member) const;
+    void ask(int member);
     void decide();
     bool has_come(int member) const;
     bool possible(const std::vector<int> &survivors) const;

@@ -66,11 +66,15 @@ std::shared_ptr<Session> Session::regroup(Origin origin, const std::set<int> &fa
         regroup = std::make_unique<Regroup>(
             network, *from.core_, origin.group, rank, std::move(addresses), std::move(gone),
             std::move(excluded),
-            Regroup::Events{begin_session,
-                            [&](const Error &error) { report([&] { shared.error = error; }); },
-                            [&](const Stream &stream) {
-                                return made->core_->listen_for_survivors(stream.local().host).port;
-                            }});
+            Regroup::Events{
+                begin_session, [&](const Error &error) { report([&] { shared.error = error; }); },
+                [&](const Stream &stream) {
+                    return made->core_->listen_for_survivors(stream.local().host).port;
+                },
+                [&](int member) {
+                    const int process = origin.members[static_cast<std::size_t>(member)];
+                    return !from.core_->client().absence(process).empty();
+                }});
         regroup->begin();
     });
     const auto over = [&] { return !shared.survivors.empty() || shared.error; };

@@ -37,7 +37,8 @@ class Search {
 public:
     Search(SimulatedWorld &world, std::vector<TcpAddress> addresses, bool once)
         : network_(world, searching),
-          search_(network_, std::move(addresses), secret, Claim{.ranks = 2}, once,
+          search_(network_, std::move(addresses), secret, Claim{.ranks = 2},
+                  HubSearch::Limits{.once = once},
                   HubSearch::Events{[this](HubSearch::Found found) {
                                         welcome = found.welcome;
                                         over_ = true;

@@ -31,8 +31,10 @@ constexpr GroupId group{1, 2};
 // do.
 class Process {
 public:
-    Process(SimulatedWorld &world, int rank, const std::vector<TcpAddress> &addresses)
-        : network_(world, rank), rank_(rank), addresses_(addresses) {
+    // `lost`: Regroup::Events::lost.
+    Process(SimulatedWorld &world, int rank, const std::vector<TcpAddress> &addresses,
+            std::function<bool(int member)> lost)
+        : network_(world, rank), rank_(rank), addresses_(addresses), lost_(std::move(lost)) {
         options_.secret = "the secret of the test";
         root_.emplace(network_, options_, [] {});
         for (int member = 0; member < static_cast<int>(addresses.size()); ++member)
@@ -52,7 +54,8 @@ public:
                             [this](const Error &why) { error = why; },
                             [this](const Stream &stream) {
                                 return made_->listen_for_survivors(stream.local().host).port;
-                            }});
+                            },
+                            lost_});
         regroup_->begin();
         if (!timer_) look_again();
     }
@@ -106,6 +109,7 @@ private:
     SessionOptions options_;
     int rank_;
     const std::vector<TcpAddress> &addresses_;
+    std::function<bool(int member)> lost_;
     std::vector<int> left_, met_;
     std::optional<SessionCore> root_, made_;
     std::optional<Regroup> regroup_;
@@ -124,7 +128,11 @@ public:
     explicit Trial(std::uint64_t seed) : world_(seed), whole_(seed % whole_every == 0) {
         const int ranks = draw(2, 6);
         addresses_.resize(static_cast<std::size_t>(ranks));
-        for (int rank = 0; rank < ranks; ++rank) processes_.emplace_back(world_, rank, addresses_);
+        const auto lost = [this, noticed = draw(0, 1) == 0](int member) {
+            return noticed && !world_.alive(member);
+        };
+        for (int rank = 0; rank < ranks; ++rank)
+            processes_.emplace_back(world_, rank, addresses_, lost);
         for (int rank = 0; rank < ranks; ++rank)
             addresses_[static_cast<std::size_t>(rank)] = processes_[rank].listen();
     }
@@ -223,6 +231,34 @@ TEST(RegroupSimulation, TheLivingMeetInOneSession) {
         trial.run();
         trial.check();
     }
+}
+
+// A process that never answers listens on the port of the ended one.
+TEST(RegroupSimulation, ASilentUnauthenticatedPeerDelaysTheMeetingForAShortTime) {
+    constexpr int ranks = 4;
+    for (int victim = 0; victim < ranks; ++victim)
+        for (const bool noticed : {true, false}) {
+            SCOPED_TRACE(testing::Message() << "rank " << victim << " ended, noticed " << noticed);
+            SimulatedWorld world(7);
+            std::vector<TcpAddress> addresses(ranks);
+            std::deque<Process> processes;
+            for (int rank = 0; rank < ranks; ++rank)
+                processes.emplace_back(world, rank, addresses,
+                                       [&](int member) { return noticed && !world.alive(member); });
+            for (int rank = 0; rank < ranks; ++rank) addresses[rank] = processes[rank].listen();
+            world.end(victim);
+            const UnauthenticatedPeer peer(world, ranks + victim, addresses[victim],
+                                           UnauthenticatedPeer::Manner::silent);
+            std::vector<int> survivors;
+            for (int rank = 0; rank < ranks; ++rank)
+                if (rank != victim) {
+                    survivors.push_back(rank);
+                    world.at(world.now(), rank, [&, rank] { processes[rank].shrink(); });
+                }
+            world.run(noticed ? 12 : 65, [](int) {});
+            for (const int rank : survivors)
+                EXPECT_EQ(processes[rank].session(), survivors) << "rank " << rank;
+        }
 }
 
 }  // namespace

@@ -29,7 +29,7 @@ struct Meeting {
         world.at(world.now() + of_seconds(0.01), 1, [this] {
             const Claim claim{.purpose = Claim::Purpose::regroup, .rank = 1, .ranks = 2};
             search.emplace(
-                follower, std::vector{place}, secret, claim, true,
+                follower, std::vector{place}, secret, claim, HubSearch::Limits{.once = true},
                 HubSearch::Events{[this](HubSearch::Found) { found = true; },
                                   [this](const Error &error) { failure = error; }, nullptr});
             tick();

@@ -49,6 +49,14 @@ inline std::uint16_t free_port() {
     return ntohs(address.sin_port);
 }
 
+// No other job has it. A dead rank's port may go to a process of a test that runs at the same time,
+// which must not pass for a rank of this job.
+inline std::string new_secret() {
+    static int jobs = 0;
+    return "the secret of job " + std::to_string(++jobs) + " of process " +
+           std::to_string(getpid());
+}
+
 // Ends the process with an error line.
 [[noreturn]] inline void fail(const std::string &what) {
     std::fprintf(stderr, "%s: %s\n", what.c_str(), vescomm_get_last_error());
@@ -68,7 +76,7 @@ struct Job {
     int per_node;  // ranks that share a node
     std::uint16_t port = free_port();
     double timeout_seconds = 60;
-    const char *secret = "the secret of the test";
+    std::string secret = new_secret();
     unsigned max_seconds = 100;  // SIGALRM ends a rank that runs longer
 
     vescomm_status_t create(int rank, const char *tag, vescomm_comm_t **comm) const {
@@ -78,7 +86,7 @@ struct Job {
         options.node = node.c_str();
         options.tag = tag;
         return vescomm_comm_create(rank, ranks, ("127.0.0.1:" + std::to_string(port)).c_str(),
-                                   secret, &options, comm);
+                                   secret.c_str(), &options, comm);
     }
 };
 

@@ -160,7 +160,7 @@ class Job:
         address = "127.0.0.1:%d" % self.listener.getsockname()[1]
         environment = {k: v for k, v in os.environ.items() if not k.startswith("VESCOMM_")}
         environment.update(VESCOMM_RANK=str(number), VESCOMM_RANKS=str(self.count),
-                           VESCOMM_ADDRESS=address, VESCOMM_SECRET="a secret of the test",
+                           VESCOMM_ADDRESS=address, VESCOMM_SECRET="the secret of test %d" % os.getpid(),
                            VESCOMM_TIMEOUT_SECONDS=str(HANG_SECONDS / 2))
         if self.nodes is not None:
             # Emulated nodes use TCP over loopback, even if this machine has RDMA.
