@@ -3,6 +3,7 @@
 #include "fsdp/spec/mesh.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstdint>
 #include <optional>
@@ -17,16 +18,19 @@ constexpr vescomm_fsdp_placement_t shard = VESCOMM_FSDP_SHARD;
 constexpr vescomm_fsdp_placement_t replicate = VESCOMM_FSDP_REPLICATE;
 constexpr vescomm_fsdp_placement_t partial = VESCOMM_FSDP_PARTIAL;
 
-// The use of an axis, in the words of the ZeRO paper.
-enum class Role { replicas, zero1, zero2, zero3 };
+// The use of an axis, in the words of the ZeRO paper. zero3_partial: zero3 that sends gradients
+// once a step.
+enum class Role { replicas, zero1, zero2, zero3, zero3_partial, count };
 
 std::optional<Role> role_of(const Axis &axis) {
-    if (axis.parameters == replicate && axis.gradients == replicate && axis.optimizer == replicate)
+    // Replicas sum their gradients once a step, so that they are partial until then.
+    if (axis.parameters == replicate && axis.gradients != shard && axis.optimizer == replicate)
         return Role::replicas;
     if (axis.optimizer != shard) return std::nullopt;
     if (axis.parameters == replicate && axis.gradients == partial) return Role::zero1;
     if (axis.parameters == replicate && axis.gradients == shard) return Role::zero2;
     if (axis.parameters == shard && axis.gradients == shard) return Role::zero3;
+    if (axis.parameters == shard && axis.gradients == partial) return Role::zero3_partial;
     return std::nullopt;
 }
 
@@ -58,15 +62,15 @@ void check_axes(const std::vector<Axis> &axes) {
             throw Failure(
                 VESCOMM_ERROR_UNSUPPORTED,
                 fmt::format("axis \"{}\" has placements {}, {}, {} of parameters, gradients and "
-                            "optimizer; an axis replicates all three (1, 1, 1), or shards the "
-                            "optimizer with placements 0, 0, 0 or 1, 0, 0 or 1, 2, 0",
+                            "optimizer; an axis has replicas (1, 1, 1 or 1, 2, 1), or shards the "
+                            "optimizer with placements 0, 0, 0 or 0, 2, 0 or 1, 0, 0 or 1, 2, 0",
                             axis.name, axis.parameters, axis.gradients, axis.optimizer));
         if (i > 0 && !may_follow(*role_of(axes[i - 1]), *role))
             throw Failure(
                 VESCOMM_ERROR_UNSUPPORTED,
                 fmt::format("axis \"{}\" has placements {}, {}, {} behind axis \"{}\" with {}, {}, "
-                            "{}; add axes that replicate everything (1, 1, 1) first, then axes "
-                            "that shard and have the same placements, or 1, 0, 0 and then 0, 0, 0",
+                            "{}; add axes of replicas (1, 1, 1 or 1, 2, 1) first, then axes that "
+                            "shard and have the same placements, or 1, 0, 0 and then 0, 0, 0",
                             axis.name, axis.parameters, axis.gradients, axis.optimizer,
                             axes[i - 1].name, axes[i - 1].parameters, axes[i - 1].gradients,
                             axes[i - 1].optimizer));
@@ -110,8 +114,10 @@ void set_axes(Mesh &mesh, const std::vector<Axis> &axes) {
     if (mesh.ranks % named != 0 || (!open && named != mesh.ranks))
         refuse("the axes need {}{} ranks, and there are {}", open ? "a multiple of " : "", named,
                mesh.ranks);
-    int ranks[4] = {1, 1, 1, 1};  // by role
-    bool has[4] = {};
+    constexpr auto roles = static_cast<std::size_t>(Role::count);
+    std::array<int, roles> ranks;  // by role
+    ranks.fill(1);
+    std::array<bool, roles> has{};
     for (const Axis &axis : axes) {
         const auto role = static_cast<std::size_t>(*role_of(axis));
         ranks[role] *= axis.size > 0 ? axis.size : static_cast<int>(mesh.ranks / named);
@@ -120,8 +126,8 @@ void set_axes(Mesh &mesh, const std::vector<Axis> &axes) {
     const auto of = [](Role role) { return static_cast<std::size_t>(role); };
     mesh.shard_ranks = mesh.ranks / ranks[of(Role::replicas)];
     if (has[of(Role::zero2)] && has[of(Role::zero3)]) mesh.secondary_ranks = ranks[of(Role::zero3)];
-    else if (!has[of(Role::zero3)]) mesh.keep_parameters = true;
-    if (has[of(Role::zero1)]) mesh.keep_gradients = true;
+    else if (!has[of(Role::zero3)] && !has[of(Role::zero3_partial)]) mesh.keep_parameters = true;
+    if (has[of(Role::zero1)] || has[of(Role::zero3_partial)]) mesh.keep_gradients = true;
 }
 
 // The option and the axes both give the size of the groups.

@@ -57,8 +57,8 @@ TEST(Engine, HasTheSameBitsWithAnyPreset) {
 
 // Replicas along two axes, shards along two, secondary copies.
 TEST(Engine, HasTheSameBitsOnAMeshOfSeveralAxes) {
-    for (const char *mesh :
-         {"r:2 r:0 3:2", "r:2 3:2 3:0", "r:0 2:2 3:2", "2:0 2:2", "1:2 1:2 1:2", "2:2 3:2 3:0"}) {
+    for (const char *mesh : {"r:2 r:0 3:2", "r:2 3:2 3:0", "r:0 2:2 3:2", "2:0 2:2", "1:2 1:2 1:2",
+                             "2:2 3:2 3:0", "R:2 p:0"}) {
         const Training training{.micro_batches = 2, .max_norm = 1, .recompute = true};
         const Outcome one = train_on(1, odd_model(), "zero3", options(), training);
         const Outcome eight = train_on(8, odd_model(), mesh, options(), training);

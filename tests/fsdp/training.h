@@ -81,20 +81,23 @@ struct Described {
 };
 
 // `mesh`: a preset, or axes such as "r:0 r:2 3:2": replicas, and axes that shard as zero1, zero2 or
-// zero3, with their sizes.
+// zero3, with their sizes. R and p: replicas, and zero3, with partial gradients.
 inline void use_mesh(Spec &spec, const std::string &mesh) {
     if (mesh.find(' ') == std::string::npos) return spec.preset(mesh);
     constexpr vescomm_fsdp_placement_t shard = VESCOMM_FSDP_SHARD;
     constexpr vescomm_fsdp_placement_t replicate = VESCOMM_FSDP_REPLICATE;
+    constexpr vescomm_fsdp_placement_t partial = VESCOMM_FSDP_PARTIAL;
     std::istringstream words(mesh);
     std::string name = "axis ";
     for (std::string axis; words >> axis; name += "i") {
         const char role = axis[0];
         const int size = std::stoi(axis.substr(2));
         if (role == 'r') spec.add_axis(name, size, replicate, replicate, replicate);
-        if (role == '1') spec.add_axis(name, size, replicate, VESCOMM_FSDP_PARTIAL, shard);
+        if (role == 'R') spec.add_axis(name, size, replicate, partial, replicate);
+        if (role == '1') spec.add_axis(name, size, replicate, partial, shard);
         if (role == '2') spec.add_axis(name, size, replicate, shard, shard);
         if (role == '3') spec.add_axis(name, size, shard, shard, shard);
+        if (role == 'p') spec.add_axis(name, size, shard, partial, shard);
     }
 }
 

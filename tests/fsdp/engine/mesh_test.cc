@@ -15,13 +15,13 @@ constexpr vescomm_fsdp_placement_t shard = VESCOMM_FSDP_SHARD;
 constexpr vescomm_fsdp_placement_t replicate = VESCOMM_FSDP_REPLICATE;
 constexpr vescomm_fsdp_placement_t partial = VESCOMM_FSDP_PARTIAL;
 
-// The axis of a letter: replicas, zero1, zero2, zero3.
+// The axis of a letter: replicas, zero1, zero2, zero3, zero3 with partial gradients.
 Axis axis_of(char role, std::size_t number, int size) {
     const std::string name = "axis " + std::to_string(number);
     if (role == 'r') return {name, size, replicate, replicate, replicate};
     if (role == '1') return {name, size, replicate, partial, shard};
     if (role == '2') return {name, size, replicate, shard, shard};
-    return {name, size, shard, shard, shard};
+    return {name, size, shard, role == 'p' ? partial : shard, shard};
 }
 
 std::vector<Axis> axes_of(const std::string &roles, const std::vector<int> &sizes) {
@@ -58,7 +58,7 @@ Mesh mesh_of(const std::vector<Axis> &axes, int ranks) {
 // Extents 1, 2 and 3, one of them left open or none.
 TEST(Mesh, HasAnyListOfAxes) {
     int accepted = 0;
-    for (const std::string &roles : words_of("r123", 4)) {
+    for (const std::string &roles : words_of("r123p", 4)) {
         std::vector<int> sizes;
         for (std::size_t i = 0; i < roles.size(); ++i) sizes.push_back(1 + static_cast<int>(i) % 3);
         if (!permitted(roles)) {
@@ -82,8 +82,8 @@ TEST(Mesh, HasAnyListOfAxes) {
             EXPECT_EQ(mesh.shard_ranks, ranks / replicas) << roles;
             EXPECT_EQ(mesh.gather_ranks(), has('2') && has('3') ? inner : ranks / replicas)
                 << roles;
-            EXPECT_EQ(mesh.keep_parameters, !has('3')) << roles;
-            EXPECT_EQ(mesh.keep_gradients, has('1')) << roles;
+            EXPECT_EQ(mesh.keep_parameters, !has('3') && !has('p')) << roles;
+            EXPECT_EQ(mesh.keep_gradients, has('1') || has('p')) << roles;
             if (open == roles.size()) {
                 EXPECT_THROW(mesh_of(axes_of(roles, given), 2 * ranks), Failure) << roles;
             } else {
@@ -92,7 +92,7 @@ TEST(Mesh, HasAnyListOfAxes) {
             }
         }
     }
-    EXPECT_EQ(accepted, 44);
+    EXPECT_EQ(accepted, 54);
 }
 
 TEST(Mesh, RefusesTwoOpenAxesAndOtherPlacements) {
@@ -101,7 +101,8 @@ TEST(Mesh, RefusesTwoOpenAxesAndOtherPlacements) {
     EXPECT_NO_THROW(check_axes(axes_of("r333", {2, 2, 0, 2})));
     for (int code = 0; code < 27; ++code) {
         const Axis axis{"axis", 2, code % 3, code / 3 % 3, code / 9};
-        const bool known = code == 13 || code == 1 + 2 * 3 || code == 1 || code == 0;
+        const bool replicas = code == 1 + 3 + 9 || code == 1 + 2 * 3 + 9;
+        const bool known = replicas || code == 1 + 2 * 3 || code == 1 || code == 2 * 3 || code == 0;
         if (known) EXPECT_NO_THROW(check_axes({axis})) << code;
         else EXPECT_THROW(check_axes({axis}), Failure) << code;
     }
