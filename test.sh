@@ -5,7 +5,8 @@
 # Installs missing packages, builds, and runs all default tests. Arguments go to `meson test`
 # (./test.sh --suite schedule; ./test.sh --list). SANITIZE=address,undefined or SANITIZE=thread builds
 # and tests with those sanitizers, in a separate folder and with assertions, one of which checks each
-# schedule that is run.
+# schedule that is run. VESCOMM_TEST_TORCH=1 installs torch (5 GB) for the tests that need it, in
+# build-python; once installed it is used without the variable.
 set -euo pipefail
 cd "$(dirname "$0")"
 . ./tests/setup.sh

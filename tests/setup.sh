@@ -18,6 +18,8 @@ optional_packages=(doxygen cmake dpkg-dev help2man python3-dev python3-venv)
 command -v cargo >/dev/null || optional_packages+=(cargo)
 # Packages of PyPI for the Python package and its tests.
 python_packages=('nanobind>=3.1,<4' numpy ml_dtypes)
+# torch, with the libraries that it brings, is 5 GB, so it is installed on request.
+if [ -n "${VESCOMM_TEST_TORCH:-}" ]; then python_packages+=(torch expecttest hypothesis); fi
 
 say() { printf '==> %s\n' "$*"; }
 

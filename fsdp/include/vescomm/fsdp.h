@@ -246,10 +246,10 @@ typedef int32_t vescomm_fsdp_placement_t;
  * secondary copy of the parameters (hpz; see reshard_ranks of the options).
  *
  *     parameters  gradients  optimizer   as in
- *     replicate   replicate  replicate   ddp; hsdp and mics, before a row below; partial is the same
+ *     replicate   replicate  replicate   ddp; hsdp and mics, before a row below; or partial
  *     replicate   partial    shard       zero1
  *     replicate   shard      shard       zero2
- *     shard       shard      shard       zero3; with partial gradients as with keep_gradients
+ *     shard       shard      shard       zero3; partial: with keep_gradients
  *
  * A program with a mesh of several dimensions, such as replicas, data and context, adds an axis for
  * each dimension whose ranks train the same parameters, as copies or as shards. Along other

@@ -14,7 +14,7 @@ namespace {
 // Sums and products of integers wrap. They are computed unsigned and in at least 32 bits: C++
 // promotes two u16 to a signed int, which must not overflow.
 template <typename T>
-using Wrapping = std::conditional_t<(sizeof(T) < 4), std::uint32_t, T>;
+using Wrapping = std::conditional_t<(sizeof(T) < 4), std::uint32_t, std::make_unsigned_t<T>>;
 
 struct Sum {
     static constexpr bool ordered = false;  // true: the sign of integers matters

@@ -54,8 +54,11 @@ cuda::Error check_wait(const char *function) {
 }
 
 cuda::Error copy(void *target, const void *source, std::size_t bytes, cuda::Stream stream) {
-    return enqueue(stream, "cudaMemcpyAsync", {{source, bytes, false}, {target, bytes, true}},
-                   [=] { return [=] { std::memmove(view(target), view(source), bytes); }; });
+    return enqueue(stream, "cudaMemcpyAsync", {{source, bytes, false}, {target, bytes, true}}, [=] {
+        return [=] {
+            if (bytes > 0) std::memmove(view(target), view(source), bytes);
+        };
+    });
 }
 
 // Waits for the work of a stream so far.
