@@ -11,10 +11,12 @@ import time
 import unittest
 import warnings
 from datetime import timedelta
+from unittest import mock
 
 import ranks
 import torch
 import torch.distributed as dist
+from torch._subclasses.fake_tensor import FakeTensorMode
 from vescomm.torch.link import Link
 
 MINUTE = timedelta(minutes=1)
@@ -54,6 +56,43 @@ def recreated_on_one_store(path):
                 assert "failed to pass monitoredBarrier" in str(error), error
         dist.barrier()
         dist.destroy_process_group()
+
+
+def recreated_without_deletion(path):
+    """A store keeps the keys of groups that have ended."""
+    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    store = dist.FileStore(path, size)
+    with mock.patch("vescomm.torch.bootstrap._StoreGather.forget", lambda _: None):
+        for _ in range(10):
+            dist.init_process_group("vescomm", store=store, rank=rank, world_size=size)
+            assert sum_of_ranks() == size * (size - 1) / 2
+            dist.destroy_process_group()
+
+
+def timed_out_creation(path):
+    """Rank 0 does not come."""
+    if int(os.environ["RANK"]) == 0:
+        return
+    try:
+        dist.init_process_group(
+            "vescomm",
+            store=dist.FileStore(path, 2),
+            rank=1,
+            world_size=2,
+            timeout=timedelta(seconds=0.5),
+        )
+        raise AssertionError("there is no rank 0")
+    except dist.DistBackendError as error:
+        assert "Timed out" in str(error) and "for rank 0" in str(error), error
+
+
+def barriers_without_tensors():
+    """torch's default device and its modes have no effect on a barrier."""
+    with torch.device("meta"):
+        dist.barrier()
+    with FakeTensorMode():
+        dist.barrier()
+    assert sum_of_ranks() == dist.get_world_size() * (dist.get_world_size() - 1) / 2
 
 
 def monitored_by_the_backend():
@@ -347,6 +386,18 @@ class Groups(unittest.TestCase):
         for size in (2, 3):
             with tempfile.TemporaryDirectory() as folder:
                 ranks.run(size, recreated_on_one_store, folder + "/store", group=False)
+
+    def test_keys_of_earlier_groups(self):
+        for size in (2, 3):
+            with tempfile.TemporaryDirectory() as folder:
+                ranks.run(size, recreated_without_deletion, folder + "/store", group=False)
+
+    def test_timeout_of_a_creation(self):
+        with tempfile.TemporaryDirectory() as folder:
+            ranks.run(2, timed_out_creation, folder + "/store", group=False)
+
+    def test_barriers_without_tensors(self):
+        self.check(barriers_without_tensors)
 
     def test_monitored_barriers_of_a_backend(self):
         self.check(monitored_by_the_backend, (2, 3))

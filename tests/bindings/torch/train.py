@@ -114,19 +114,24 @@ def ddp_sparse(steps):
     return fit(model, steps, torch.optim.SGD(model.parameters(), lr=0.1))
 
 
-def ddp_uneven(steps):
+def ddp_uneven(steps, **options):
     """Ranks have different numbers of batches."""
     from torch.distributed.algorithms.join import Join
     from torch.nn.parallel import DistributedDataParallel
 
     model = DistributedDataParallel(make_model(layers=1))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    with Join([model]):
+    with Join([model], **options):
         for step in range(steps + dist.get_rank()):
             loss_of(model, step, dist.get_rank()).backward()
             optimizer.step()
             optimizer.zero_grad()
     return [mean(loss_of(model.module, 100, dist.get_rank()))]
+
+
+def ddp_divided(steps):
+    """As above; gradients are divided by the number of ranks that have batches left."""
+    return ddp_uneven(steps, divide_by_initial_world_size=False)
 
 
 def ddp_bf16_hook(steps):
@@ -320,6 +325,7 @@ PROGRAMS = {
         ddp_static,
         ddp_sparse,
         ddp_uneven,
+        ddp_divided,
         ddp_bf16_hook,
         fsdp1,
         fsdp2,

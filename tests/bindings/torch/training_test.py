@@ -13,7 +13,7 @@ import unittest
 import ranks
 import train
 
-PROGRAMS = list(train.PROGRAMS) if ranks.ALL else ["ddp", "fsdp2", "tensor_parallel"]
+PROGRAMS = list(train.PROGRAMS) if ranks.ALL else ["ddp", "ddp_divided", "fsdp2", "tensor_parallel"]
 RANKS = (2, 3, 4) if ranks.ALL else (2,)
 STEPS = 4
 

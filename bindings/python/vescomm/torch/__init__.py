@@ -11,6 +11,7 @@ the backend too.
 import torch.distributed as _dist
 
 from . import group as _group
+from . import work as _work
 from .errors import BackendError
 
 __all__ = ["BackendError", "accelerate", "register"]
@@ -26,6 +27,7 @@ def register():
     _dist.Backend.register_backend(
         "vescomm", _group.create, extended_api=True, devices=["cpu"]
     )
+    _work.keep_works_of_reducers()
     _registered = True
 
 

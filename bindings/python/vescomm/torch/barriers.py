@@ -2,10 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """barrier and monitored_barrier."""
 
+import array
 import time
 from datetime import timedelta
-
-import torch
 
 from .. import _core
 from .bootstrap import clone, wait
@@ -22,8 +21,9 @@ class Barriers(Calls):
     # wait for beside other calls.
     def barrier(self, opts=None, *more, **named):
         opts = options(opts, more, named)
-        byte = torch.zeros(1, dtype=torch.uint8)
-        address = byte.data_ptr()
+        # Not a tensor, which would follow torch's default device and its modes.
+        byte = array.array("B", (0,))
+        address = byte.buffer_info()[0]
         request = self._link.start(byte, _all_reduce, address, address, 1, U8, BITWISE_XOR)
         return self._end(request, opts, "barrier", byte, [], 1)
 

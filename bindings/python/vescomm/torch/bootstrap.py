@@ -4,15 +4,27 @@
 
 Rank 0 sends its address and a random secret through the store, so neither has to be set. Any store
 serves: it needs only set, get, wait and check.
+
+The store may have keys of an earlier group of the same name, which its ranks have not deleted yet, or
+cannot delete. So rank 0 begins with a random word, which is a part of all other keys. A rank that has
+read the word of an earlier group finds the new one while it waits.
 """
 
 import hashlib
+import secrets
 import threading
 import time
 from datetime import timedelta
 
 from .. import _core
-from .errors import BackendError
+from .errors import BackendError, failure_of
+
+_WORD_BYTES = 16
+_WORD_OF_RANK_0 = "vescomm/word"
+# A rank looks for another word of rank 0 after these seconds; each further look takes twice as long.
+_FIRST_LOOK, _LAST_LOOK = 0.1, 5
+# Time between looks while the result of an earlier group is there.
+_RETRY = 0.01
 
 
 def clone(store):
@@ -61,12 +73,19 @@ def create(store, rank, size, seconds, name):
     try:
         created = _core.create_from_all_gather(rank, size, gather, timeout=seconds)
         return created, gather.digest.hexdigest()[:32]
+    except Exception as error:
+        failure = failure_of(error, f"creating the group {name}")
+        if failure is error:
+            raise
+        raise failure from error
     finally:
         gather.forget()
 
 
 class _StoreGather:
-    """An all-gather: rank 0 collects the parts of all ranks and sets their concatenation."""
+    """An all-gather: rank 0 collects the parts of all ranks and sets their concatenation. Each part
+    begins with a random word of its rank.
+    """
 
     def __init__(self, store, rank, size, seconds, name):
         self._given = store
@@ -77,32 +96,61 @@ class _StoreGather:
         self._end = time.monotonic() + seconds
         self._name = name
         self._steps = 0
+        self._word = secrets.token_bytes(_WORD_BYTES)
+        self._word_of_rank_0 = None
         self._keys = []  # that this rank deletes
         self.digest = hashlib.sha256()  # of all results
 
     def __call__(self, mine):
-        result = self._gather(mine)
+        gather = self._lead if self._rank == 0 else self._follow
+        whole = gather(self._word + mine)
+        self._steps += 1
+        length = _WORD_BYTES + len(mine)
+        begins = range(_WORD_BYTES, self._size * length, length)
+        result = b"".join(whole[begin : begin + len(mine)] for begin in begins)
         self.digest.update(result)
         return result
 
-    def _gather(self, mine):
-        step = self._steps
-        self._steps += 1
-        whole = self._key(step, "all")
-        if self._rank != 0:
-            key = self._key(step, self._rank)
-            self._store.set(key, mine)
-            self._keys.append(key)
-            self._wait([whole], [0])
-            return self._store.get(whole)
+    def _lead(self, mine):
+        if self._size == 1:
+            return mine
+        if self._steps == 0:
+            self._word_of_rank_0 = self._word.hex()
+            self._set(_WORD_OF_RANK_0, self._word_of_rank_0)
         others = range(1, self._size)
-        keys = [self._key(step, rank) for rank in others]
+        keys = [self._key(rank) for rank in others]
         self._wait(keys, others)
-        parts = b"".join([mine, *map(self._store.get, keys)])
-        if self._size > 1:
-            self._store.set(whole, parts)
-            self._keys.append(whole)
-        return parts
+        whole = b"".join([mine, *map(self._store.get, keys)])
+        self._set(self._key("all"), whole)
+        return whole
+
+    def _follow(self, mine):
+        if self._steps == 0:
+            return self._meet(mine)
+        self._set(self._key(self._rank), mine)
+        self._wait([self._key("all")], [0])
+        return self._store.get(self._key("all"))
+
+    def _meet(self, mine):
+        """The first exchange with rank 0, which may not have begun, and may leave an earlier group."""
+        look = _FIRST_LOOK
+        while True:
+            self._wait([_WORD_OF_RANK_0], [0])
+            word = self._store.get(_WORD_OF_RANK_0).decode()
+            if word != self._word_of_rank_0:
+                self._word_of_rank_0, look = word, _FIRST_LOOK
+                self._set(self._key(self._rank), mine)
+            if not self._comes(self._key("all"), look):
+                look = min(2 * look, _LAST_LOOK)
+                continue
+            whole = self._store.get(self._key("all"))
+            if whole[self._rank * len(mine) :].startswith(mine):
+                return whole
+            time.sleep(_RETRY)
+
+    def _set(self, key, value):
+        self._store.set(key, value)
+        self._keys.append(key)
 
     def forget(self):
         """Deletes the keys, because a later group may have the same name. When the communicator has
@@ -114,19 +162,29 @@ class _StoreGather:
             except (NotImplementedError, RuntimeError):
                 return  # a store that cannot delete, or whose host has gone
 
-    @staticmethod
-    def _key(step, part):
-        return f"vescomm/{step}/{part}"
+    def _key(self, part):
+        return f"vescomm/{self._word_of_rank_0}/{self._steps}/{part}"
+
+    def _comes(self, key, seconds):
+        left = self._end - time.monotonic()
+        if left <= 0:
+            raise self._late([0])
+        try:
+            wait(self._store, [key], min(seconds, left))
+            return True
+        except RuntimeError:
+            return False
 
     def _wait(self, keys, ranks):
-        if not keys:
-            return
         try:
             wait(self._store, keys, self._end - time.monotonic())
         except RuntimeError as error:
-            missing = [str(rank) for key, rank in zip(keys, ranks) if not self._store.check([key])]
-            raise BackendError(
-                f"vescomm: Timed out in creating the group {self._name}: rank {self._rank} waited "
-                f"{self._seconds:g} s for rank {', '.join(missing) or '0'}; look there first, or "
-                "give the group a longer timeout"
-            ) from error
+            missing = [rank for key, rank in zip(keys, ranks) if not self._store.check([key])]
+            raise self._late(missing or [0]) from error
+
+    def _late(self, ranks):
+        return BackendError(
+            f"vescomm: Timed out in creating the group {self._name}: rank {self._rank} waited "
+            f"{self._seconds:g} s for rank {', '.join(map(str, ranks))}; look there first, or give the "
+            "group a longer timeout"
+        )

@@ -3,8 +3,10 @@
 """What torch gets for an operation that is under way."""
 
 import sys
+import weakref
 from datetime import timedelta
 
+from torch._C._distributed_c10d import Reducer as _Reducer
 from torch._C._distributed_c10d import Work as _Work
 
 _NONE = timedelta(0)
@@ -54,3 +56,21 @@ class Work(_Work):
         return self._operation.source()
 
     _source_rank = source_rank
+
+
+_kept = weakref.WeakKeyDictionary()  # by reducer
+
+
+def keep_works_of_reducers():
+    """Keeps the Work that a reducer of DDP waits for in its backward pass (`Join` with
+    divide_by_initial_world_size=False). The reducer keeps the part of a Work that is C++ alone, whose
+    wait never ends once the object of Python is gone.
+    """
+    given = _Reducer._set_forward_pass_work_handle
+
+    def set_handle(self, work, *more, **named):
+        if isinstance(work, Work):
+            _kept[self] = work
+        return given(self, work, *more, **named)
+
+    _Reducer._set_forward_pass_work_handle = set_handle
