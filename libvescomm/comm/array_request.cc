@@ -87,15 +87,16 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<StagingBuffer> &s
         flight_word(algorithm, options.type, options.op,
                     static_cast<std::uint64_t>(elements) * size_of(options.type));
     staging->bind(bindings, algorithm, options.type);
-    bindings.match.signature =
-        Signature(problem, algorithm.name, options.type, options.op, options.factor).bits();
+    bindings.match.signature = Signature(problem, algorithm.name, options.type, options.op,
+                                         options.factor, arrays.boundaries.counts)
+                                   .bits();
     // The sums of an all_reduce are read again soon.
     const auto locals = comm.nodes().members(comm.nodes().node_of(comm.rank())).size();
     bindings.streaming = !reduces(options.collective) &&
                          static_cast<std::uint64_t>(problem.output_size(comm.rank())) *
                                  size_of(options.type) * locals >
                              last_level_cache;
-    bindings.match.pair_digests = pair_digests(problem, comm.rank());
+    bindings.match.pair_digests = pair_digests(problem, comm.rank(), arrays.boundaries.pairs);
     if (options.collective == Collective::all_to_all_v)
         bindings.registration.blocks = local_blocks(problem, comm.rank());
     bindings.source.type = bindings.output.type = options.type;

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/types.h"
 #include "comm/call_groups.h"
+#include "execute/match/signature.h"
 
 namespace vescomm::internal {
 
@@ -58,6 +59,22 @@ std::vector<std::int64_t> sums(std::span<const Call> calls,
                             " elements together, more than " + std::to_string(max_elements));
     }
     return sums;
+}
+
+// Every rank knows these counts: its own of an all_to_all_v is known to a peer at a time.
+CallBoundaries boundaries_of(std::span<const Call> calls, int rank, int ranks) {
+    CallBoundaries boundaries;
+    if (calls.size() == 1) return boundaries;
+    for (const Call &call : calls) boundaries.counts = add_call(boundaries.counts, call.counts);
+    if (calls[0].options.collective != Collective::all_to_all_v) return boundaries;
+    boundaries.pairs.resize(static_cast<std::size_t>(ranks));
+    for (int peer = 0; peer < ranks; ++peer)
+        for (const Call &call : calls) {
+            const auto at = static_cast<std::size_t>(peer);
+            boundaries.pairs[at] =
+                add_call(boundaries.pairs[at], rank, peer, call.sends[at], call.receives[at]);
+        }
+    return boundaries;
 }
 
 // One shard for each rank.
@@ -136,6 +153,7 @@ std::unique_ptr<Request> Calls::request(std::span<const Call> calls, bool made_a
     else if (!is_message(options.collective)) cut_evenly(counts[0], ranks_, arrays.cuts);
     join(calls, &Call::source, arrays.source);
     join(calls, &Call::output, arrays.output);
+    arrays.boundaries = boundaries_of(calls, staging_->comm()->rank(), ranks_);
 
     if (const std::size_t found = find_suiting(options, made_again); found != no_request) {
         std::unique_ptr<Request> request = take_out(found);

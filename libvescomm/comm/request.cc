@@ -40,8 +40,8 @@ bool Request::suits(const Options &options, const Arrays &arrays) const {
         return std::ranges::equal(a, b, {}, &Piece::elements, &Piece::elements);
     };
     return options_ == options && arrays_.cuts == arrays.cuts &&
-           arrays_.exchange == arrays.exchange && same_sizes(arrays_.source, arrays.source) &&
-           same_sizes(arrays_.output, arrays.output);
+           arrays_.exchange == arrays.exchange && arrays_.boundaries == arrays.boundaries &&
+           same_sizes(arrays_.source, arrays.source) && same_sizes(arrays_.output, arrays.output);
 }
 
 void Request::move_arrays(const Arrays &arrays) {

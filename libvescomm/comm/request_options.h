@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "comm/communicator.h"
 #include "execute/bindings.h"
+#include "execute/match/signature.h"
 #include "schedule/problem.h"
 #include "vescomm/vescomm.h"
 
@@ -34,6 +35,7 @@ struct RequestOptions {
 struct RequestArrays {
     std::vector<std::int64_t> cuts;  // Problem::cuts
     Exchange exchange;  // all_to_all_v
+    CallBoundaries boundaries;
     std::vector<Piece> source, output;
     std::int32_t tag = 0;
     bool operator==(const RequestArrays &) const = default;

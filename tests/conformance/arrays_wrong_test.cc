@@ -349,7 +349,33 @@ TEST(MismatchedArrayCalls, AnyDifferentArgumentIsReported) {
         check(sum(comm, data));
         return vescomm_group_end(comm, nullptr);
     };
+    // The calls of two groups have as many elements together.
+    const auto group_of = [](Collective collective, std::int64_t first, std::int64_t second) {
+        return [=](vescomm_comm_t *comm, Floats &data) {
+            Floats all(100);
+            check(vescomm_group_begin(comm));
+            float *source = data.data(), *output = all.data();
+            for (const std::int64_t count : {first, second}) {
+                if (collective == Collective::all_reduce)
+                    check(vescomm_all_reduce(comm, source, output, count, VESCOMM_F32, VESCOMM_SUM,
+                                             nullptr, nullptr, nullptr));
+                else if (collective == Collective::all_gather_v)
+                    check(vescomm_all_gather(comm, source, output, count, VESCOMM_F32, nullptr,
+                                             nullptr, nullptr));
+                else
+                    check(vescomm_all_to_all(comm, source, output, count, VESCOMM_F32, nullptr,
+                                             nullptr, nullptr));
+                source += 50;
+                output += 50;
+            }
+            return vescomm_group_end(comm, nullptr);
+        };
+    };
     const std::pair<Call, Call> pairs[] = {
+        {group_of(Collective::all_reduce, 7, 3), group_of(Collective::all_reduce, 3, 7)},
+        {group_of(Collective::all_reduce, 7, 3), all_reduce(10, VESCOMM_F32, 0)},
+        {group_of(Collective::all_gather_v, 7, 3), group_of(Collective::all_gather_v, 3, 7)},
+        {group_of(Collective::all_to_all_v, 7, 3), group_of(Collective::all_to_all_v, 3, 7)},
         {all_reduce(10, VESCOMM_F32, 0), all_reduce(11, VESCOMM_F32, 0)},
         {all_reduce(10, VESCOMM_F32, 0), all_reduce(10, VESCOMM_I32, 0)},
         {all_reduce(10, VESCOMM_F32, 2), all_reduce(10, VESCOMM_F32, 3)},

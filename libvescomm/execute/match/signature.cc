@@ -32,11 +32,12 @@ constexpr std::uint32_t upper(Collective collective, vescomm_type_t type) {
 }  // namespace
 
 Signature::Signature(const Problem &problem, std::string_view algorithm, vescomm_type_t type,
-                     vescomm_op_t op, double factor) {
+                     vescomm_op_t op, double factor, std::uint64_t boundaries) {
     XXH64_hash_t digest =
         XXH3_64bits_withSeed(problem.cuts.data(), problem.cuts.size() * sizeof(std::int64_t),
                              XXH64_hash_t(problem.root));
     digest ^= XXH3_64bits(&factor, sizeof factor) ^ XXH3_64bits(algorithm.data(), algorithm.size());
+    digest ^= boundaries;
     bits_ = upper(problem.collective, type) | static_cast<std::uint32_t>(op) << digest_bits |
             (static_cast<std::uint32_t>(digest) & digest_mask);
 }
@@ -84,17 +85,29 @@ std::string Signature::text() const {
                        bits_ & digest_mask);
 }
 
-PairDigests pair_digests(const ArrayProblem &problem, int rank) {
+PairDigests pair_digests(const ArrayProblem &problem, int rank,
+                         const std::vector<std::uint64_t> &boundaries) {
     if (problem.collective != Collective::all_to_all_v) return nullptr;
     std::vector<std::uint32_t> digests;
     for (int peer = 0; peer < problem.ranks(); ++peer) {
         const int low = std::min(rank, peer), high = std::max(rank, peer);
         const std::int64_t counts[] = {problem.exchange.count(low, high),
                                        problem.exchange.count(high, low)};
-        digests.push_back(static_cast<std::uint32_t>(XXH3_64bits(counts, sizeof counts)) &
-                          digest_mask);
+        XXH64_hash_t digest = XXH3_64bits(counts, sizeof counts);
+        if (!boundaries.empty()) digest ^= boundaries[static_cast<std::size_t>(peer)];
+        digests.push_back(static_cast<std::uint32_t>(digest) & digest_mask);
     }
     return std::make_shared<const std::vector<std::uint32_t>>(std::move(digests));
+}
+
+std::uint64_t add_call(std::uint64_t boundaries, std::span<const std::int64_t> counts) {
+    return XXH3_64bits_withSeed(counts.data(), counts.size_bytes(), boundaries + 1);
+}
+
+std::uint64_t add_call(std::uint64_t boundaries, int rank, int peer, std::int64_t sent,
+                       std::int64_t received) {
+    const std::int64_t counts[] = {rank < peer ? sent : received, rank < peer ? received : sent};
+    return add_call(boundaries, counts);
 }
 
 }  // namespace vescomm::internal

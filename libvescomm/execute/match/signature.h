@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,6 +15,14 @@
 
 namespace vescomm::internal {
 
+// Digests of the calls that one operation executes for a group: ranks must begin a call where the
+// others begin one. Zero and empty for a single call.
+struct CallBoundaries {
+    std::uint64_t counts = 0;  // of all calls
+    std::vector<std::uint64_t> pairs;  // all_to_all_v: of the counts of this rank and each peer
+    bool operator==(const CallBoundaries &) const = default;
+};
+
 // The signature of a call: 32 bits, so that it fits beside a flag. Different calls have different
 // signatures unless their digests collide. The text of a signature describes the call.
 //
@@ -22,7 +31,7 @@ class Signature {
 public:
     explicit Signature(std::uint32_t bits) : bits_(bits) {}
     Signature(const Problem &problem, std::string_view algorithm, vescomm_type_t type,
-              vescomm_op_t op, double factor);
+              vescomm_op_t op, double factor, std::uint64_t boundaries = 0);
 
     // The signature of a point-to-point message.
     //
@@ -51,7 +60,14 @@ private:
 using PairDigests = std::shared_ptr<const std::vector<std::uint32_t>>;
 
 // The digests of `rank`. Two ranks that agree on their counts have the same digest for each other.
-PairDigests pair_digests(const ArrayProblem &problem, int rank);
+// `boundaries`: CallBoundaries::pairs.
+PairDigests pair_digests(const ArrayProblem &problem, int rank,
+                         const std::vector<std::uint64_t> &boundaries = {});
+// Extends a digest of CallBoundaries by the counts of one more call.
+std::uint64_t add_call(std::uint64_t boundaries, std::span<const std::int64_t> counts);
+// As above, by the counts that two ranks exchange: the same for both.
+std::uint64_t add_call(std::uint64_t boundaries, int rank, int peer, std::int64_t sent,
+                       std::int64_t received);
 
 // The signature that a rank shows to `peer`.
 inline std::uint32_t signature_for(int peer, std::uint32_t signature,
