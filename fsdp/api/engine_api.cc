@@ -10,6 +10,7 @@
 
 #include "fsdp/api/guard.h"
 #include "fsdp/api/handles.h"
+#include "fsdp/engine/or_abort.h"
 
 namespace api = vescomm::fsdp;
 
@@ -38,8 +39,10 @@ vescomm_status_t vescomm_fsdp_create(const vescomm_fsdp_spec_t *spec, vescomm_co
         std::optional<api::Failure> refusal;
         {
             vescomm::Communicator world = api::make_world(comms[0]);
-            api::require(spec, "spec");
-            api::require(engine, "engine");
+            api::or_abort(world, [&] {
+                api::require(spec, "spec");
+                api::require(engine, "engine");
+            });
             const auto model = api::agree_on_model(spec->spec, world, refusal);
             if (model)
                 *engine = new vescomm_fsdp{api::Engines(

@@ -6,6 +6,7 @@
 
 #include "fsdp/api/guard.h"
 #include "fsdp/api/handles.h"
+#include "fsdp/engine/or_abort.h"
 
 namespace api = vescomm::fsdp;
 
@@ -17,7 +18,7 @@ vescomm_status_t vescomm_fsdp_recover(vescomm_fsdp_t *engine, vescomm_comm_t *su
         {
             // Nothing before this call may fail, because other ranks wait for this rank in it.
             vescomm::Communicator world = api::make_world(survivors);
-            api::require(engine, "engine");
+            api::or_abort(world, [&] { api::require(engine, "engine"); });
             auto ours = vescomm_fsdp_recovery_init();
             if (recovery != nullptr) ours = api::read_struct(recovery, "recovery", ours);
             refusal = api::recover(engine->engines, survivors, std::move(world),

@@ -237,18 +237,27 @@ std::string make_unique_folder(SystemCalls &calls, const std::string &prefix) {
     }
 }
 
-void make_folders(SystemCalls &calls, const std::string &folder) {
-    if (calls.mkdir(folder.c_str(), 0777) == 0) {
-        const fs::path parent = fs::path(folder).parent_path();
-        sync_folder(calls, parent.empty() ? "." : parent.string());
-        return;
-    }
-    if (errno == EEXIST) return;  // If it is no folder, the next call says so.
+namespace {
+
+// Returns the error number. 0: the folder is there. If it is no folder, the next call says so.
+int try_folder(SystemCalls &calls, const std::string &folder) {
+    if (calls.mkdir(folder.c_str(), 0777) < 0) return errno == EEXIST ? 0 : errno;
     const fs::path parent = fs::path(folder).parent_path();
-    if (errno != ENOENT || parent.empty() || parent == folder)
-        fail(folder, "creating the folder", errno);
-    make_folders(calls, parent.string());
-    make_folders(calls, folder);
+    sync_folder(calls, parent.empty() ? "." : parent.string());
+    return 0;
+}
+
+}  // namespace
+
+void make_folders(SystemCalls &calls, const std::string &folder) {
+    int error = try_folder(calls, folder);
+    const fs::path parent = fs::path(folder).parent_path();
+    if (error == ENOENT && !parent.empty() && parent != folder) {
+        make_folders(calls, parent.string());
+        // The parent may exist and take no entries: a link to nothing, or a folder of /proc.
+        error = try_folder(calls, folder);
+    }
+    if (error != 0) fail(folder, "creating the folder", error);
 }
 
 void rename_file(SystemCalls &calls, const std::string &from, const std::string &to) {

@@ -5,6 +5,7 @@
 #include <new>
 
 #include "fsdp/engine/event_body.h"
+#include "fsdp/engine/or_abort.h"
 #include "fsdp/engine/transfers.h"
 #include "fsdp/hash.h"
 #include "fsdp/report/traffic.h"
@@ -21,7 +22,7 @@ bool host_updates(const Model &model, const Shards &shards) {
 
 }  // namespace
 
-Engine::Engine(const Model &model, vescomm_comm_t *parent, Communicator world)
+Engine::Engine(const Model &model, vescomm_comm_t *parent, Communicator world) try
     : model_(model),
       parent_(parent),
       rank_(world.rank()),
@@ -38,12 +39,16 @@ Engine::Engine(const Model &model, vescomm_comm_t *parent, Communicator world)
       times_(model_.unit_names),
       wiring_(std::make_unique<Wiring>(model_, shards_, streams_.get(), std::move(world), log_,
                                        counters_, times_)) {
-    if (has_partner_copies(model_.spec, model_.plan.mesh))
-        copy_.emplace(model_.spec, model_.plan, shards_, rank_,
-                      partner_distance(wiring_->comms.world()), optimizer_.threads(),
-                      streams_.get());
-    wiring_->comms.meet();
+    or_abort(wiring_->comms, [&] {
+        if (has_partner_copies(model_.spec, model_.plan.mesh))
+            copy_.emplace(model_.spec, model_.plan, shards_, rank_,
+                          partner_distance(wiring_->comms.world()), optimizer_.threads(),
+                          streams_.get());
+        wiring_->comms.meet();
+    });
     summary_.begin(reading());
+} catch (const std::exception &error) {
+    abort_with(world, error.what());  // unless the wiring has taken it
 }
 
 void Engine::fail(Event event, std::uint64_t unit, vescomm_status_t status, const char *text) {

@@ -29,15 +29,47 @@ std::int64_t whole_blocks(const vescomm_optimizer_piece_t &piece, std::int64_t w
     return begin + std::min(end, matrix) - piece.first;
 }
 
+// Begins a part of a run with the rest of one of its pieces.
+OptimizerRun part_from(const OptimizerRun &run, const vescomm_optimizer_piece_t &piece) {
+    OptimizerRun part;
+    part.group = run.group;
+    part.bucket = run.bucket;
+    part.offset = run.offset + piece.offset;
+    part.block = run.block + piece.block;
+    return part;
+}
+
+// Moves the first elements of a piece of a run to a part of the run.
+void move_elements(const OptimizerRun &run, vescomm_optimizer_piece_t &piece, OptimizerRun &part,
+                   std::int64_t elements, std::int64_t block) {
+    vescomm_optimizer_piece_t own = piece;
+    own.offset = run.offset + piece.offset - part.offset;
+    own.elements = elements;
+    own.block = run.block + piece.block - part.block;
+    part.pieces.push_back(own);
+    part.elements = own.offset + own.elements;
+    piece.block += blocks_of(own, block);
+    piece.first += elements;
+    piece.offset += elements;
+    piece.elements -= elements;
+}
+
+// `threads`: several threads update the runs of concurrent kinds.
 std::vector<OptimizerRun> divide_runs(std::vector<OptimizerRun> &&runs,
-                                      const std::vector<Group> &groups) {
+                                      const std::vector<Group> &groups, bool threads) {
     std::vector<OptimizerRun> divided;
     for (OptimizerRun &run : runs) {
-        if (groups[run.group].kind.concurrent == 0) {
-            divided.push_back(std::move(run));
-        } else {
-            std::ranges::move(divide_run(run, divided_elements, groups[run.group].block_elements),
-                              std::back_inserter(divided));
+        const Group &group = groups[run.group];
+        std::vector<OptimizerRun> parts;
+        if (group.kind.matrix != nullptr) parts = divide_matrices(run, group.block_elements);
+        else parts.push_back(std::move(run));
+        for (OptimizerRun &part : parts) {
+            if (!threads || part.matrix || group.kind.concurrent == 0) {
+                divided.push_back(std::move(part));
+            } else {
+                std::ranges::move(divide_run(part, divided_elements, group.block_elements),
+                                  std::back_inserter(divided));
+            }
         }
     }
     return divided;
@@ -69,26 +101,27 @@ std::vector<OptimizerRun> divide_run(const OptimizerRun &run, std::int64_t eleme
     for (vescomm_optimizer_piece_t piece : run.pieces)
         while (piece.elements > 0) {
             if (parts.empty() || parts.back().elements >= elements)
-                parts.push_back({run.group,
-                                 run.bucket,
-                                 run.offset + piece.offset,
-                                 0,
-                                 {},
-                                 {},
-                                 run.block + piece.block});
+                parts.push_back(part_from(run, piece));
             OptimizerRun &part = parts.back();
-            vescomm_optimizer_piece_t own = piece;
-            own.offset = run.offset + piece.offset - part.offset;
-            own.elements =
-                std::min(piece.elements, whole_blocks(piece, elements - part.elements, block));
-            own.block = run.block + piece.block - part.block;
-            part.pieces.push_back(own);
-            part.elements = own.offset + own.elements;
-            piece.block += blocks_of(own, block);
-            piece.first += own.elements;
-            piece.offset += own.elements;
-            piece.elements -= own.elements;
+            const std::int64_t more = whole_blocks(piece, elements - part.elements, block);
+            move_elements(run, piece, part, std::min(piece.elements, more), block);
         }
+    return parts;
+}
+
+std::vector<OptimizerRun> divide_matrices(const OptimizerRun &run, std::int64_t block) {
+    std::vector<OptimizerRun> parts;
+    for (vescomm_optimizer_piece_t piece : run.pieces) {
+        const bool matrix = (piece.flags & VESCOMM_FSDP_MATRIX) != 0;
+        while (piece.elements > 0) {
+            if (parts.empty() || matrix || parts.back().matrix) {
+                parts.push_back(part_from(run, piece));
+                parts.back().matrix = matrix;
+            }
+            move_elements(run, piece, parts.back(),
+                          matrix ? piece.rows * piece.columns : piece.elements, block);
+        }
+    }
     return parts;
 }
 
@@ -101,8 +134,8 @@ Optimizer::Optimizer(const Spec &spec, const ModelPlan &plan, const Shards &shar
       groups_(spec.groups()),
       runs_(make_runs(spec, plan, plan.mesh.position(rank))),
       runs_of_(plan.buckets.size()) {
-    if (streams_ == nullptr && threads_->threads() > 1)
-        runs_ = divide_runs(std::move(runs_), groups_);
+    if (streams_ == nullptr)
+        runs_ = divide_runs(std::move(runs_), groups_, threads_->threads() > 1);
     for (const Group &group : groups_) agreed_.push_back(group.settings);
     for (OptimizerRun &run : runs_) {
         const std::vector<StateType> &types = plan.buckets[run.bucket].states;
@@ -195,8 +228,8 @@ int Optimizer::update(const OptimizerRun &part, float gradient_scale,
     run.step = steps_;
     run.learning_rate_scale = learning_rate_scale;
     run.gradient_scale = gradient_scale;
-    if (streams_ == nullptr)
-        return group.kind.step(group.kind.context, group.settings.data(), &run);
+    const auto update = part.matrix ? group.kind.matrix : group.kind.step;
+    if (streams_ == nullptr) return update(group.kind.context, group.settings.data(), &run);
     device::update(group, run, *streams_);
     return 0;
 }

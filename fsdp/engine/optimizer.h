@@ -29,6 +29,7 @@ struct OptimizerRun {
     std::vector<vescomm_optimizer_piece_t> pieces;  // offsets and blocks within the run
     std::vector<void *> states;  // of the optimizer, from the first element of the run on
     std::int64_t block = 0;  // first one of the run among the blocks of the shard
+    bool matrix = false;  // one matrix, for vescomm_optimizer_kind_t.matrix
 };
 
 // Divides the shard of a rank into runs.
@@ -37,6 +38,9 @@ std::vector<OptimizerRun> make_runs(const Spec &spec, const ModelPlan &plan, int
 // between matrices.
 std::vector<OptimizerRun> divide_run(const OptimizerRun &run, std::int64_t elements,
                                      std::int64_t block);
+
+// Divides a run into its matrices, and the parts between them.
+std::vector<OptimizerRun> divide_matrices(const OptimizerRun &run, std::int64_t block);
 
 class Optimizer {
 public:

@@ -10,6 +10,7 @@
 #include <bit>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <utility>
 
 #include "execute/loops/clip.h"
@@ -81,6 +82,9 @@ void Engine::step(vescomm_fsdp_step_t &step) {
         states_.require_gradients();
         states_.require_closed("vescomm_fsdp_step()");
         require_finite("learning_rate_scale", step.learning_rate_scale, 0);
+        if (step.learning_rate_scale > std::numeric_limits<float>::max())
+            refuse("learning_rate_scale is {}, which f32 does not hold; use at most 3.4e38",
+                   step.learning_rate_scale);
         // As in PyTorch's clip_grad_norm_(), an infinite limit only measures the norm.
         if (step.max_norm != HUGE_VAL) require_finite("max_norm", step.max_norm, 0);
         require_finite("loss_scale", step.loss_scale, 0);

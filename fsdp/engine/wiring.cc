@@ -9,31 +9,20 @@
 #include "fsdp/engine/device/parameters.h"
 #include "fsdp/engine/gradient_norm.h"
 #include "fsdp/engine/gradient_slots.h"
+#include "fsdp/engine/or_abort.h"
 #include "fsdp/engine/parameter_slots.h"
 
 namespace vescomm::fsdp {
 
 namespace {
 
-// Ends the waits of the other ranks if the body throws. Device memory is freed by all ranks
-// together otherwise.
-template <typename Body>
-auto or_abort(Comms &comms, Body &&body) {
-    try {
-        return body();
-    } catch (const std::exception &error) {
-        comms.abort(error.what());
-        throw;
-    }
-}
-
 std::unique_ptr<UnitMemory> make_slots(const Model &model, const Shards &shards,
                                        device::Streams *streams, Wiring &wiring,
                                        EventTimes &times) {
-    if (streams == nullptr)
-        return std::make_unique<ParameterSlots>(model.plan, shards, model.unit_names, wiring.comms,
-                                                wiring.watch, times);
     return or_abort(wiring.comms, [&]() -> std::unique_ptr<UnitMemory> {
+        if (streams == nullptr)
+            return std::make_unique<ParameterSlots>(model.plan, shards, model.unit_names,
+                                                    wiring.comms, wiring.watch, times);
         wiring.links.emplace(wiring.comms, model.plan.mesh);
         return std::make_unique<device::Parameters>(
             model.plan, shards, model.plan.mesh.position(wiring.comms.world().rank()),
@@ -53,14 +42,14 @@ Wiring::Wiring(const Model &model, const Shards &shards, device::Streams *stream
       parameters(model.spec, model.plan, model.plan.mesh.position(comms.world().rank()),
                  model.unit_names, make_slots(model, shards, streams, *this, times), counters,
                  times.units()) {
-    if (streams == nullptr) {
-        auto made = std::make_unique<GradientNorm>(model.plan, shards, comms, times.phases());
-        gradients = std::make_unique<GradientSlots>(model.spec, model.plan, shards,
-                                                    model.unit_names, comms, watch, *made, times);
-        norm = std::move(made);
-        return;
-    }
     or_abort(comms, [&] {
+        if (streams == nullptr) {
+            auto made = std::make_unique<GradientNorm>(model.plan, shards, comms, times.phases());
+            gradients = std::make_unique<GradientSlots>(
+                model.spec, model.plan, shards, model.unit_names, comms, watch, *made, times);
+            norm = std::move(made);
+            return;
+        }
         norm = std::make_unique<device::Norm>(model.plan, shards, *links, *streams);
         gradients = std::make_unique<device::Gradients>(
             model.spec, model.plan, shards, model.plan.mesh.position(comms.world().rank()),

@@ -68,7 +68,7 @@ const vescomm_optimizer_kind_t *vescomm_optimizer_get_adam8bit(void) {
     static const vescomm_adamw_settings_t defaults = vescomm_adamw_settings_init();
     static const vescomm_optimizer_kind_t kind = {
         sizeof kind,         sizeof defaults, "adam8bit", nullptr, vescomm::fsdp::needs,
-        vescomm::fsdp::step, &defaults,       1,          0,
+        vescomm::fsdp::step, &defaults,       1,          0,       nullptr,
     };
     return &kind;
 }

@@ -74,7 +74,7 @@ const vescomm_optimizer_kind_t *vescomm_optimizer_get_sgd(void) {
     static const vescomm_sgd_settings_t defaults = vescomm_sgd_settings_init();
     static const vescomm_optimizer_kind_t kind = {
         sizeof kind,         sizeof defaults, "sgd", nullptr, vescomm::fsdp::needs,
-        vescomm::fsdp::step, &defaults,       1,     0,
+        vescomm::fsdp::step, &defaults,       1,     0,       nullptr,
     };
     return &kind;
 }

@@ -149,9 +149,10 @@ Group make_group(const vescomm_optimizer_kind_t &kind, const void *settings) {
         group.kind.default_settings = nullptr;  // the program may free them
     }
     vescomm_optimizer_needs_t needs = vescomm_optimizer_needs_init();
-    const char *reason = "it gave no reason";
+    const char *reason = nullptr;
     if (kind.needs(kind.context, group.settings.data(), &needs, &reason) != 0)
-        refuse("\"{}\" rejects its settings: {}", kind.name, reason);
+        refuse("\"{}\" rejects its settings: {}", kind.name,
+               reason != nullptr ? reason : "it gave no reason");
     group.block_elements = needs.block_elements;
     if (group.block_elements < -1)
         refuse("\"{}\" needs blocks of {} elements; at least -1 is possible, for whole matrices",

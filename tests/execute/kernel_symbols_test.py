@@ -10,6 +10,8 @@ import re
 import subprocess
 import sys
 
+# Symbols of sanitizers, also those without code: UBSan of clang adds the types of functions.
+OF_SANITIZERS = ("__asan", "__ubsan", "__odr_asan", "__tsan", "typeinfo ")
 SHARED = "WVui"  # weak, unique and indirect symbols, in the letters of nm
 problems = []
 for library in sys.argv[1:]:
@@ -20,7 +22,7 @@ for library in sys.argv[1:]:
                              capture_output=True, text=True).stdout
     for line in listing.splitlines():
         symbol = re.match(r"[0-9a-f]+ (\w) (.*)", line)
-        if not symbol or symbol[2].startswith(("__asan", "__ubsan", "__odr_asan", "__tsan")):
+        if not symbol or symbol[2].startswith(OF_SANITIZERS):
             continue
         if symbol[1] in SHARED:
             problems.append(f"{library}: the linker may keep this {symbol[2]} for all machines")

@@ -81,7 +81,8 @@ MEMBER(vescomm_optimizer_kind_t, needs, 24);
 MEMBER(vescomm_optimizer_kind_t, step, 32);
 MEMBER(vescomm_optimizer_kind_t, default_settings, 40);
 MEMBER(vescomm_optimizer_kind_t, concurrent, 48);
-FREEZE(sizeof(vescomm_optimizer_kind_t) == 56);
+MEMBER(vescomm_optimizer_kind_t, matrix, 56);
+FREEZE(sizeof(vescomm_optimizer_kind_t) == 64);
 
 MEMBER(vescomm_adamw_settings_t, struct_size, 0);
 MEMBER(vescomm_adamw_settings_t, learning_rate, 8);

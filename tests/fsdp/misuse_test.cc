@@ -203,6 +203,14 @@ TEST(Misuse, EventsInTheWrongOrder) {
              e.step(step);
          },
          {"step", "learning_rate_scale"}},
+        {"a learning rate that f32 does not hold",
+         [&](Engine &e, const Described &d) {
+             micro_batch(e, d.ids, {}, 0, 0, 1, true);
+             vescomm_fsdp_step_t step = vescomm_fsdp_step_init();
+             step.learning_rate_scale = 1e308;
+             e.step(step);
+         },
+         {"step", "learning_rate_scale", "f32"}},
     };
     for (const Wrong &wrong : all) {
         SCOPED_TRACE(wrong.name);

@@ -195,6 +195,9 @@ TEST_F(Offload, FailsOnAllRanksTogether) {
         } catch (const Error &error) {
             EXPECT_EQ(error.status(),
                       comm.rank() == 1 ? VESCOMM_ERROR_SYSTEM : VESCOMM_ERROR_ABORTED);
+            EXPECT_NE(std::string(error.what()).find("offload_folder \"" + missing),
+                      std::string::npos)
+                << "rank " << comm.rank() << ": " << error.what();
         }
     });
 }

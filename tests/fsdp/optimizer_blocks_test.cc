@@ -172,6 +172,71 @@ TEST(OptimizerBlocks, AreNotNegative) {
         "possible, for whole matrices");
 }
 
+// Each matrix reaches `matrix`, once and whole, and everything else reaches `step`.
+TEST(OptimizerBlocks, MatricesHaveAFunctionOfTheirOwn) {
+    std::vector<UnitModel> units{{"unit",
+                                  {{.name = "first", .shape = {11}},
+                                   {.name = "one", .shape = {37, 12}, .flags = VESCOMM_FSDP_MATRIX},
+                                   {.name = "table", .shape = {50, 7}},
+                                   {.name = "three",
+                                    .shape = {3, 20, 9},
+                                    .batch_dimensions = 1,
+                                    .flags = VESCOMM_FSDP_MATRIX},
+                                   {.name = "last", .shape = {1001}}}}};
+    struct Counted {
+        std::atomic<int> matrices = 0, wrong = 0;
+        std::atomic<std::int64_t> others = 0;
+    };
+    for (const bool concurrent : {false, true})
+        for (const int ranks : {1, 3, 4}) {
+            SCOPED_TRACE(::testing::Message() << ranks << " ranks, concurrent " << concurrent);
+            Counted counted;
+            NormalisedSgd whole(concurrent), both(concurrent);
+            both.kind.matrix = both.kind.step;
+            vescomm_optimizer_kind_t counting = both.kind;
+            counting.context = &counted;
+            counting.step = [](void *context, const void *, const vescomm_optimizer_run_t *run) {
+                for (std::size_t i = 0; i < run->piece_count; ++i) {
+                    const auto *piece = vescomm_optimizer_piece_at(run->pieces, i);
+                    auto &self = *static_cast<Counted *>(context);
+                    if ((piece->flags & VESCOMM_FSDP_MATRIX) != 0) ++self.wrong;
+                    self.others += piece->elements;
+                }
+                return 0;
+            };
+            counting.matrix = [](void *context, const void *, const vescomm_optimizer_run_t *run) {
+                auto &self = *static_cast<Counted *>(context);
+                const auto *piece = run->pieces;
+                if (run->piece_count != 1 || piece->offset != 0 ||
+                    piece->elements != piece->rows * piece->columns ||
+                    run->elements != piece->elements || piece->first % piece->elements != 0)
+                    ++self.wrong;
+                ++self.matrices;
+                return 0;
+            };
+            const auto train_with = [&](const vescomm_optimizer_kind_t &kind) {
+                Outcome outcome;
+                run_ranks(ranks, [&](Communicator &comm) {
+                    vescomm_fsdp_spec_options_t options = vescomm_fsdp_spec_options_init();
+                    options.update_threads = 2;
+                    Described described = describe(units, "zero3", options);
+                    Settings settings;
+                    settings.block = -1;
+                    described.spec.add_group(all_ids(described), &kind, &settings);
+                    const Outcome own = train(comm, described, {.steps = 2});
+                    if (comm.rank() == 0) outcome = own;
+                });
+                return outcome;
+            };
+            EXPECT_EQ(train_with(both.kind).parameters, train_with(whole.kind).parameters);
+            EXPECT_EQ(both.cuts, 0);
+            train_with(counting);
+            EXPECT_EQ(counted.matrices, 2 * 4);
+            EXPECT_EQ(counted.others, 2 * (11 + 350 + 1001));
+            EXPECT_EQ(counted.wrong, 0);
+        }
+}
+
 // Each matrix is whole in one piece, and the optimizer sees the flag.
 TEST(OptimizerBlocks, MatricesStayWholeByAFlag) {
     std::vector<UnitModel> units{{"unit",

@@ -115,8 +115,11 @@ TEST(MemoryLife, CreationAndFreeingTakeNothingForEver) {
                 _exit(1);
             };
             if (i == creations - 1) {
-                expect_same("mappings", mappings, count_mappings(), 4);
-                expect_same("RssAnon", own, status_kilobytes("RssAnon"), 1000);
+                // Sanitizers have an allocator of their own, which grows.
+                if (std::getenv("VESCOMM_TEST_SLOW") == nullptr) {
+                    expect_same("mappings", mappings, count_mappings(), 4);
+                    expect_same("RssAnon", own, status_kilobytes("RssAnon"), 1000);
+                }
                 expect_same("RssShmem", shared, status_kilobytes("RssShmem"), 1000);
             }
             mappings = count_mappings();

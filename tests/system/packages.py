@@ -110,6 +110,34 @@ def wheel_has_programs_and_their_data(_, build, folder):
     return f"{len(files)} files"
 
 
+# Run by three ranks that have nothing but the wheel.
+SUM_OF_RANKS = """
+import array
+import importlib.metadata
+import vescomm
+comm = vescomm.Communicator.from_environment()
+numbers = array.array("d", [1.0 + comm.rank])
+comm.all_reduce(numbers)
+assert numbers[0] == 6.0, numbers
+(backend,) = importlib.metadata.entry_points(group="torch.distributed.backends", name="vescomm")
+assert backend.value == "vescomm.torch:register", backend
+print("sum")
+"""
+
+
+def wheel_works_alone(python, wheel, folder):
+    """In a fresh virtual environment, without compilers and without other packages."""
+    run(python, "-m", "venv", folder)
+    programs = folder / "bin"
+    run(programs / "python", "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", wheel)
+    environment = {"PATH": str(programs), "VESCOMM_MACHINE": "defaults"}
+    printed = run(programs / "vescomm-run", "-n", "3", "python", "-c", SUM_OF_RANKS,
+                  env=environment, cwd=folder)
+    expect(printed.count("sum") == 3, printed)
+    for program in ("vescomm-info", "vescomm-plan", "vescomm_perf"):
+        run(programs / program, "--help", env=environment, cwd=folder)
+
+
 def wheel_is_built(_, build, folder):
     """By pip. Its program draws by the script of the wheel."""
     python = python_of(build, "pip", "mesonpy", "nanobind")
@@ -126,6 +154,7 @@ def wheel_is_built(_, build, folder):
     script.write_text("import sys\nopen(sys.argv[2], 'w').write('drawn')\n", encoding="ascii")
     run(program, "--model", "llama-3-8b", "--ranks", "2", "--picture", folder / "plan.png")
     expect((folder / "plan.png").read_text(encoding="ascii") == "drawn", "another script has drawn")
+    wheel_works_alone(python, wheel, folder / "environment")
     return f"{wheel.name}, {len(found)} files"
 
 

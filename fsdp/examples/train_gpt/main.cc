@@ -156,13 +156,22 @@ void run(vescomm::Communicator &comm, std::optional<TextData> &text,
     Results results;
     results.comm = comm.info();
     const bool first = results.comm.rank == 0;
+    for (const Options::Death &death : options.deaths)
+        if (death.rank >= results.comm.ranks)
+            throw std::runtime_error(fmt::format("--kill-after {}:{}: there are {} ranks",
+                                                 death.step, death.rank, results.comm.ranks));
     if (first) {
         require_writable("--json", options.json);
         require_writable("--picture", options.picture);
         require_writable("--trace", options.trace);
         require_new_folder("--export", options.export_folder);
     }
-    if (!options.offload.empty()) std::filesystem::create_directories(options.offload);
+    if (std::error_code error; !options.offload.empty()) {
+        std::filesystem::create_directories(options.offload, error);
+        if (error)
+            throw std::runtime_error(
+                fmt::format("--offload {}: {}", options.offload, error.message()));
+    }
     text.emplace(load_text(options.data, options.shape.context));
     require_same_everywhere(comm, options, *text);
     results.memory_before = process_memory().proportional;

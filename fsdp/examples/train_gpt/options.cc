@@ -317,6 +317,9 @@ std::optional<Options> parse_options(int argc, const char *const *argv) {
     } catch (const CLI::ParseError &error) {
         throw UsageError(error.what());
     }
+    for (const char *name : {"--save", "--load", "--export"})
+        require(app.count(name) == 0 || !app[name]->as<std::string>().empty(),
+                fmt::format("{} names no folder; give one", name));
     if (offload->count() > 0 && options.offload.empty())
         options.offload = std::filesystem::temp_directory_path().string();
     // A checkpoint is what is exported.

@@ -153,12 +153,16 @@ typedef struct vescomm_optimizer_kind {
      */
     int32_t concurrent;
     uint32_t reserved; /**< must be 0 */
+    /** Updates one whole matrix: a run with one piece. Called instead of `step` for each matrix of
+     *  the parameters with VESCOMM_FSDP_MATRIX, on the rank whose shard has it. Returns what `step`
+     *  returns; `concurrent` applies to it, too. NULL: `step` gets the matrices. */
+    int (*matrix)(void *context, const void *settings, const vescomm_optimizer_run_t *run);
 } vescomm_optimizer_kind_t;
 
 /** Returns the struct with struct_size set and all other members zero. Since: 0.1 */
 static inline vescomm_optimizer_kind_t vescomm_optimizer_kind_init(void) {
     vescomm_optimizer_kind_t kind = {
-        sizeof(vescomm_optimizer_kind_t), 0, NULL, NULL, NULL, NULL, NULL, 0, 0};
+        sizeof(vescomm_optimizer_kind_t), 0, NULL, NULL, NULL, NULL, NULL, 0, 0, NULL};
     return kind;
 }
 

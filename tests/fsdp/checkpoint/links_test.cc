@@ -64,6 +64,16 @@ TEST_F(CheckpointLinks, AFileOfAnOldSaveThatIsALinkIsRemovedAndItsTargetRemains)
     EXPECT_TRUE(fs::is_regular_file(path("outside")));
 }
 
+// The folder above exists and takes no entries: its disk is not mounted.
+TEST_F(CheckpointLinks, ASaveBelowALinkToNothingIsAnErrorThatNamesIt) {
+    fs::create_symlink(path("not mounted"), path("link"));
+    const std::string below = path("link") + "/checkpoints/run";
+    for (const std::string &why : save_at(below, 2, model, 3))
+        EXPECT_NE(why.find(path("link") + "/checkpoints\""), std::string::npos) << why;
+    for (const std::string &why : save_at("/proc/checkpoint", 1, model, 3))
+        EXPECT_NE(why.find("/proc/checkpoint\""), std::string::npos) << why;
+}
+
 TEST_F(CheckpointLinks, AFileThatIsALinkIsNotRead) {
     for (const std::string &name :
          {std::string(latest_file), save_name(1) + "/" + manifest_file,

@@ -424,6 +424,9 @@ class TrainGpt(unittest.TestCase):
             ("--loss-scale is 0; it must be a number from 1", "--loss-scale", "0"),
             ("--order random is neither", "--order", "random"),
             ("--save-every needs --save", "--save-every", "3"),
+            ("--save names no folder", "--save", ""),
+            ("--load names no folder", "--load", ""),
+            ("--export names no folder", "--export", ""),
             ("--reshard maybe is neither yes, no nor a number of ranks", "--reshard", "maybe"),
             ("--reshard 0 is neither yes, no nor a number of ranks", "--reshard", "0"),
             ("--accumulate is 0", "--accumulate", "0"),
@@ -449,6 +452,10 @@ class TrainGpt(unittest.TestCase):
         missing = "train_gpt: rank 0: the text --data /no/such/text cannot be read: No such file"
         self.expect_refused(1, missing, "--data", "/no/such/text")
         self.expect_refused(1, "has 9 bytes; with a context of 256", "--data", small)
+        self.expect_refused(1, "--offload /proc/x: No such file", "--offload", "/proc/x",
+                            "--data", self.text)
+        self.expect_refused(1, "--kill-after 2:1: there are 1 ranks", "--kill-after", "2:1",
+                            "--data", self.text)
         unwritable = "--json /no/such/folder/x cannot be written: No such file or directory"
         self.expect_refused(1, unwritable, "--json", "/no/such/folder/x")
 
