@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Errors of collectives on arrays: ranks that make different calls, unfinished groups, and requests
-// that are destroyed while they run.
+// Errors of collectives on arrays: ranks that make different calls, and requests that are destroyed
+// while they run. groups_wrong_test.cc has those of groups.
 #include <algorithm>
 #include <barrier>
 #include <complex>
@@ -349,33 +349,7 @@ TEST(MismatchedArrayCalls, AnyDifferentArgumentIsReported) {
         check(sum(comm, data));
         return vescomm_group_end(comm, nullptr);
     };
-    // The calls of two groups have as many elements together.
-    const auto group_of = [](Collective collective, std::int64_t first, std::int64_t second) {
-        return [=](vescomm_comm_t *comm, Floats &data) {
-            Floats all(100);
-            check(vescomm_group_begin(comm));
-            float *source = data.data(), *output = all.data();
-            for (const std::int64_t count : {first, second}) {
-                if (collective == Collective::all_reduce)
-                    check(vescomm_all_reduce(comm, source, output, count, VESCOMM_F32, VESCOMM_SUM,
-                                             nullptr, nullptr, nullptr));
-                else if (collective == Collective::all_gather_v)
-                    check(vescomm_all_gather(comm, source, output, count, VESCOMM_F32, nullptr,
-                                             nullptr, nullptr));
-                else
-                    check(vescomm_all_to_all(comm, source, output, count, VESCOMM_F32, nullptr,
-                                             nullptr, nullptr));
-                source += 50;
-                output += 50;
-            }
-            return vescomm_group_end(comm, nullptr);
-        };
-    };
     const std::pair<Call, Call> pairs[] = {
-        {group_of(Collective::all_reduce, 7, 3), group_of(Collective::all_reduce, 3, 7)},
-        {group_of(Collective::all_reduce, 7, 3), all_reduce(10, VESCOMM_F32, 0)},
-        {group_of(Collective::all_gather_v, 7, 3), group_of(Collective::all_gather_v, 3, 7)},
-        {group_of(Collective::all_to_all_v, 7, 3), group_of(Collective::all_to_all_v, 3, 7)},
         {all_reduce(10, VESCOMM_F32, 0), all_reduce(11, VESCOMM_F32, 0)},
         {all_reduce(10, VESCOMM_F32, 0), all_reduce(10, VESCOMM_I32, 0)},
         {all_reduce(10, VESCOMM_F32, 2), all_reduce(10, VESCOMM_F32, 3)},
@@ -439,104 +413,6 @@ TEST(MismatchedArrayCalls, DifferentCountsAreReported) {
             });
         }
     }
-}
-
-// ---- groups ----
-
-TEST(ArrayGroups, ContinueAfterARejectedCall) {
-    run_array_ranks(three, [](vescomm_comm_t *comm) {
-        Floats data(10, 1), other(10, 1);
-        auto options = vescomm_call_options_init();
-        options.algorithm = "magic";
-        check(vescomm_group_begin(comm));
-        check(sum(comm, data));
-        EXPECT_REFUSED(sum(comm, other, nullptr, 99), "no op 99");
-        EXPECT_REFUSED(vescomm_all_reduce(comm, other.data(), other.data(), -1, VESCOMM_F32,
-                                          VESCOMM_SUM, nullptr, nullptr, nullptr),
-                       "count is -1");
-        EXPECT_REFUSED(
-            vescomm_broadcast(comm, other.data(), 1, VESCOMM_F32, 7, nullptr, nullptr, nullptr),
-            "root is 7");
-        check(sum(comm, other));
-        check(vescomm_group_end(comm, nullptr));
-        EXPECT_EQ(data, Floats(10, 3));
-        EXPECT_EQ(other, Floats(10, 3));
-        // An error found when an algorithm is chosen ends the group without starting it.
-        check(vescomm_group_begin(comm));
-        check(sum(comm, data));
-        check(vescomm_all_reduce(comm, other.data(), other.data(), 10, VESCOMM_F32, VESCOMM_SUM,
-                                 &options, nullptr, nullptr));
-        EXPECT_REFUSED(vescomm_group_end(comm, nullptr), "\"magic\" for all_reduce on arrays");
-        EXPECT_REFUSED(vescomm_group_end(comm, nullptr), "no group has begun");
-        EXPECT_EQ(data, Floats(10, 3));
-        // A group may be empty.
-        vescomm_request_t *request = nullptr;
-        check(vescomm_group_begin(comm));
-        check(vescomm_group_end(comm, &request));
-        check(vescomm_request_wait(request));
-        check(vescomm_request_start(request, nullptr));
-        EXPECT_EQ(vescomm_request_test(request), VESCOMM_OK);
-        check(vescomm_request_free(request));
-        expect_in_step(comm);
-    });
-}
-
-TEST(ArrayGroups, CannotBeRestartedWhileAPartRuns) {
-    std::barrier meeting(2);
-    run_array_ranks(two, [&](vescomm_comm_t *comm) {
-        const bool root = comm->value->rank() == 0;
-        Floats data(10, root ? 5 : 0), ones(10, 1);
-        const auto make = [&] {
-            vescomm_request_t *request = nullptr;
-            check(vescomm_group_begin(comm));
-            check(vescomm_broadcast(comm, data.data(), 10, VESCOMM_F32, 0, nullptr, nullptr,
-                                    nullptr));
-            check(sum(comm, ones));
-            check(vescomm_group_end(comm, &request));
-            return request;
-        };
-        vescomm_request_t *request = nullptr;
-        if (root) {
-            // The broadcast is complete at the root. The all_reduce waits for rank 1.
-            request = make();
-            EXPECT_EQ(vescomm_request_test(request), VESCOMM_IN_PROGRESS);
-            EXPECT_REFUSED(vescomm_request_start(request, nullptr), "running already");
-            EXPECT_REFUSED(vescomm_request_free(request), "still running");
-        }
-        meeting.arrive_and_wait();
-        if (!root) request = make();
-        check(vescomm_request_wait(request));
-        EXPECT_EQ(data, Floats(10, 5));
-        EXPECT_EQ(ones, Floats(10, 2));
-        check(vescomm_request_start(request, nullptr));
-        check(vescomm_request_wait(request));
-        EXPECT_EQ(ones, Floats(10, 4));
-        check(vescomm_request_free(request));
-        expect_in_step(comm);
-    });
-}
-
-TEST(ArrayGroups, ManyThousandCallsFormOneOperation) {
-    run_array_ranks(two, [](vescomm_comm_t *comm) {
-        constexpr std::size_t calls = 20'000;
-        std::vector<Floats> data(calls, Floats(3, 1));
-        const std::uint64_t before = comm->value->counters().operations;
-        check(vescomm_group_begin(comm));
-        for (Floats &one : data) check(sum(comm, one));
-        check(vescomm_group_end(comm, nullptr));
-        EXPECT_EQ(comm->value->counters().operations, before + 1);
-        for (const Floats &one : data) ASSERT_EQ(one, Floats(3, 2));
-    });
-}
-
-TEST(ArrayGroups, WithoutAnEndHaveNoEffect) {
-    run_array_ranks(two, [](vescomm_comm_t *comm) {
-        Floats data(10, 1);
-        check(vescomm_group_begin(comm));
-        check(sum(comm, data));
-        check(vescomm_barrier(comm));
-        EXPECT_EQ(data, Floats(10, 1));
-    });
 }
 
 // ---- requests ----
