@@ -48,7 +48,7 @@ Engine::Engine(const Model &model, vescomm_comm_t *parent, Communicator world) t
     });
     summary_.begin(reading());
 } catch (const std::exception &error) {
-    abort_with(world, error.what());  // unless the wiring has taken it
+    abort_with(world, error);  // unless the wiring has taken it
 }
 
 void Engine::fail(Event event, std::uint64_t unit, vescomm_status_t status, const char *text) {

@@ -5,6 +5,7 @@
 // it the destructor of a communicator aborts them, and does not know the reason.
 #pragma once
 
+#include <exception>
 #include <new>
 #include <utility>
 
@@ -12,11 +13,16 @@
 
 namespace vescomm::fsdp {
 
-inline void abort_with(const Communicator &comm, const char *reason) noexcept {
-    if (comm.get() != nullptr) vescomm_comm_abort(comm.get(), reason);
+inline const char *reason_of(const std::exception &error) {
+    const bool no_memory = dynamic_cast<const std::bad_alloc *>(&error) != nullptr;
+    return no_memory ? "it is out of memory" : error.what();
 }
-inline void abort_with(Comms &comms, const char *reason) noexcept {
-    comms.abort(reason);
+
+inline void abort_with(const Communicator &comm, const std::exception &error) noexcept {
+    if (comm.get() != nullptr) vescomm_comm_abort(comm.get(), reason_of(error));
+}
+inline void abort_with(Comms &comms, const std::exception &error) noexcept {
+    comms.abort(reason_of(error));
 }
 
 // Returns what the body returns. `comms`: a Communicator, or the Comms of an engine.
@@ -24,11 +30,8 @@ template <typename Aborted, typename Body>
 decltype(auto) or_abort(Aborted &comms, Body &&body) {
     try {
         return std::forward<Body>(body)();
-    } catch (const std::bad_alloc &) {
-        abort_with(comms, "it is out of memory");
-        throw;
     } catch (const std::exception &error) {
-        abort_with(comms, error.what());
+        abort_with(comms, error);
         throw;
     }
 }
