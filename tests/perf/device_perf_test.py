@@ -19,6 +19,8 @@ from json_schema import violations  # noqa: E402
 PERF = os.environ["VESCOMM_TEST_PERF"]
 SCHEMA = os.environ["VESCOMM_TEST_PERF_SCHEMA"]
 DOUBLE = os.environ["GPU_DOUBLE_FOLDER"]
+# The build may have found no nvcc.
+KERNELS = str(Path(__file__).resolve().parents[1] / "gpu/double/kernels.txt")
 # Limits the tests on a machine that hangs.
 TIMEOUT_SECONDS = 120
 FAILED, NOT_IMPLEMENTED, USAGE, RESULTS = 3, 5, 6, 7
@@ -30,7 +32,7 @@ ALL = ",".join(NAMES)
 def run(*arguments, **more):
     """Returns exit code, output and errors. A broken rule of the double is a failure."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith("VESCOMM_")}
-    kept.update(LD_LIBRARY_PATH=DOUBLE, GPU_DOUBLE_STRICT="1", **more)
+    kept.update(LD_LIBRARY_PATH=DOUBLE, VESCOMM_GPU_KERNELS=KERNELS, GPU_DOUBLE_STRICT="1", **more)
     done = subprocess.run(
         [PERF, "--memory", "device", *map(str, arguments)],
         capture_output=True,
