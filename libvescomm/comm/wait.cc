@@ -277,9 +277,6 @@ bool ProgressEngine::wait_long(Pollers::Polling &polling, const std::function<bo
         waiting.limit = limit.limit();
         return limit.expired();
     };
-    // On shared cores a pause may take milliseconds, and a time in which nobody looks at the clock
-    // counts as one in which the process did not run.
-    const auto expired_in_pause = [&] { return between_nodes() && expired(); };
     // The wait does not sleep while anything moves.
     const auto again = [&expired](bool moved) { return moved && !expired(); };
     const auto attempt_all = [&](bool &moved) {
@@ -291,9 +288,14 @@ bool ProgressEngine::wait_long(Pollers::Polling &polling, const std::function<bo
         bool moved = false;
         for (int i = 0; i < spins_; i = again(moved) ? 0 : i + 1) {
             if (attempt_all(moved)) return finish();
-            if (moved) finalized.moved();
-            else let_others();
-            if (!moved && expired_in_pause()) break;
+            if (moved) {
+                finalized.moved();
+                continue;
+            }
+            let_others();
+            // On shared cores a yield may take milliseconds, and a time in which nobody looks at
+            // the clock counts as one in which the process did not run.
+            if (between_nodes() && expired()) break;
         }
         for (int i = 0; i < yields; i = again(moved) ? 0 : i + 1) {
             if (expired()) break;

@@ -3,8 +3,6 @@
 //
 // Groups of calls on arrays: rejected calls in them, groups that are cut differently, and ends that
 // do not come.
-#include <functional>
-
 #include "support/array_calls.h"
 
 namespace vescomm::internal {

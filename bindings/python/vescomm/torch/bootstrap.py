@@ -74,10 +74,7 @@ def create(store, rank, size, seconds, name):
         created = _core.create_from_all_gather(rank, size, gather, timeout=seconds)
         return created, gather.digest.hexdigest()[:32]
     except Exception as error:
-        failure = failure_of(error, f"creating the group {name}")
-        if failure is error:
-            raise
-        raise failure from error
+        raise failure_of(error, f"creating the group {name}")
     finally:
         gather.forget()
 
