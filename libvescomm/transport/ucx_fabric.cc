@@ -108,7 +108,7 @@ void UcxFabric::close(UcxContext &context, double patience_seconds) noexcept {
 
 // Forces UCX to release memory that it still holds after the grace period.
 void UcxFabric::give_up(std::unique_lock<std::mutex> &lock, UcxContext &context) noexcept {
-    if (over_tcp_) return abandon();
+    if (worker_.over_tcp()) return abandon();
     for (std::size_t peer = 0; peer < context.queues.size(); ++peer) {
         if (!context.busy(static_cast<int>(peer))) continue;
         UcxEndpoint &endpoint = context.queues[peer]->endpoint();

@@ -120,7 +120,6 @@ private:
     UcxWorker worker_;
     UcxShared shared_;
     UcxReceiver receiver_;
-    const bool over_tcp_;
     bool wired_ = false;
     bool ended_ = false;  // the worker is not used any more
     bool abandoned_ = false;  // the worker is never destroyed

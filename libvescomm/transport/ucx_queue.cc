@@ -124,6 +124,20 @@ void UcxQueue::send_piece(UcxPut &put) noexcept {
     piece->message.credit = put.put.credit;
     piece->message.credit_flag = put.put.credit_flag;
     endpoint_.send(piece, bytes == 0 ? nullptr : put.from() + offset, put.source);
+    if (shared_.worker.over_tcp() && !endpoint_.failed() && put.complete) send_filler(put);
+}
+
+// Once UCX has taken the filler, it keeps no bytes of the put. The sender may make no progress
+// after the end of the put, and would leave the receiver waiting for such bytes.
+void UcxQueue::send_filler(UcxPut &put) noexcept {
+    UcxPiece *piece = shared_.pieces.take();
+    if (piece == nullptr) return run_out();
+    piece->queue = this;
+    piece->put = &put;
+    piece->message = {};
+    piece->message.kind = MessageKind::filler;
+    piece->message.context = context_.id;
+    endpoint_.send(piece, nullptr, nullptr);
 }
 
 // Ends a put when all of it has been sent, including the signal. Its source could be reused

@@ -49,6 +49,7 @@ private:
     bool join_batch(UcxPut *put) noexcept;
     void enqueue(UcxPut *put) noexcept;
     void send_piece(UcxPut &put) noexcept;
+    void send_filler(UcxPut &put) noexcept;
     void end_when_sent(UcxPut *put) noexcept;
     void run_out() noexcept;
 

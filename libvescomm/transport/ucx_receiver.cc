@@ -67,7 +67,9 @@ bool UcxReceiver::take(UcxEndpoint &sender, const UcxMessage &message, void *dat
                        bool rendezvous) noexcept {
     if (message.kind == MessageKind::hello) sender.said_hello = true;
     if (message.kind == MessageKind::welcome) sender.welcomed = true;
-    if (message.kind == MessageKind::hello || message.kind == MessageKind::welcome) return false;
+    if (message.kind == MessageKind::hello || message.kind == MessageKind::welcome ||
+        message.kind == MessageKind::filler)
+        return false;
     UcxContext *context = shared_.find(message.context);
     const int peer = context == nullptr ? -1 : context->rank_of(sender.process());
     if (message.kind == MessageKind::goodbye) {

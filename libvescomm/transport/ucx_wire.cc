@@ -48,6 +48,7 @@ const char *parse_message(const void *header, std::size_t header_bytes, std::uin
         case MessageKind::hello:
         case MessageKind::welcome:
         case MessageKind::goodbye:
+        case MessageKind::filler:
             return message.bytes == 0 ? nullptr : "it carries bytes that it should not";
     }
     return "its kind is unknown";

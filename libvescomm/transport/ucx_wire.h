@@ -32,6 +32,7 @@ enum class MessageKind : std::uint32_t {
     // eager_flow.h:
     request_to_send = 7,  // the sender waits until the receiver grants the credit `signal`
     acknowledgement = 8,  // eager puts of the receiver have taken effect: `value` in total
+    filler = 9,  // means nothing; UCX takes it once it keeps no bytes of earlier messages
 };
 
 // Header of every message. The memory layout is the message format, because UCX itself does not

@@ -29,8 +29,7 @@ UcxFabric::UcxFabric(const UcxLibrary &ucx, int process, const std::vector<bool>
       worker_(ucx, static_cast<std::size_t>(std::count(peers.begin(), peers.end(), true)),
               interface),
       shared_(ucx, worker_, process, peers),
-      receiver_(shared_),
-      over_tcp_(only_tcp()) {
+      receiver_(shared_) {
     receiver_.open();
 }
 

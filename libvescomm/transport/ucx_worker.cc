@@ -73,14 +73,13 @@ Config read_config(const UcxLibrary &ucx, const std::string &interface) {
 // - On the loopback device, compared with rendezvous: 9.2 instead of 3.9 GB/s at 1 MiB, 6.3 instead
 // of 4.3 GB/s at 64 MiB, 15 instead of 30 us for a 64 KiB round trip.
 //
-// UCX keeps nothing of a message after it is sent. This also avoids assertions that UCX 1.13 fails
-// when a connection breaks during a rendezvous or a put (which it emulates). It holds only for
-// messages that are not copied. If the socket has no space for a copied message, UCX keeps the
-// rest, reports it as sent, and sends it at its next progress. A rank that stops making progress
-// would then leave its peer waiting.
+// UCX copies every message. A message that is not copied ends twice if the connection breaks while
+// the socket has taken a part of it (uct_tcp_ep_sendv() in UCX 1.13 to 1.22): UCX ends the process
+// by an assertion, or writes to memory of another message. A rendezvous and a put, which UCX
+// emulates, fail other assertions.
 constexpr const char *tcp_send_buffer = "128K";
 constexpr const char *tcp_receive_buffer = "256K";
-constexpr const char *tcp_min_not_copied = "4K";
+constexpr const char *tcp_min_not_copied = "inf";
 constexpr std::uint64_t tcp_piece_bytes = 130'176;  // 2 * 45 * 1448, less all headers
 
 std::uint64_t tune_for_tcp(const UcxLibrary &ucx, const Config &config) {
@@ -111,7 +110,8 @@ UcxWorker::UcxWorker(const UcxLibrary &ucx, std::size_t peers, const std::string
     const Config config = read_config(ucx, interface);
     // RDMA moves large messages by rendezvous, directly into the target. So does TCP if the user
     // sets RNDV_THRESH.
-    piece_bytes_ = only_tcp() && user_value("RNDV_THRESH") == nullptr
+    over_tcp_ = only_tcp();
+    piece_bytes_ = over_tcp_ && user_value("RNDV_THRESH") == nullptr
                        ? tune_for_tcp(ucx, config)
                        : std::numeric_limits<std::uint64_t>::max();
 

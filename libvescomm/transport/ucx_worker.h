@@ -33,6 +33,10 @@ public:
     // Best number of bytes per message; longer messages are only slower.
     std::uint64_t piece_bytes() const { return piece_bytes_; }
 
+    // UCX uses TCP only. It may keep the end of a message that it reports as sent, and send it at a
+    // later progress.
+    bool over_tcp() const { return over_tcp_; }
+
     // After the return UCX touches no memory that was registered here. May be repeated. Memory must
     // be unregistered between destroy_worker() and destroy().
     void destroy_worker() noexcept;
@@ -49,6 +53,7 @@ private:
     ucp_worker_h worker_ = nullptr;
     int descriptor_ = -1;
     std::uint64_t piece_bytes_ = 0;
+    bool over_tcp_ = false;
 };
 
 }  // namespace vescomm::internal

@@ -90,6 +90,9 @@ struct Rank {
         if (!progress_until(all_called)) control.expire_all_gather(patience_seconds);
     }
 
+    // The same without progress of the transport.
+    void meet_idle() { control.all_gather("meet", "", Deadline::after(patience_seconds)); }
+
     void leave() {
         control.start_leave();
         progress_until([&] { return control.test_leave(); });
