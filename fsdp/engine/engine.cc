@@ -36,9 +36,9 @@ Engine::Engine(const Model &model, vescomm_comm_t *parent, Communicator world) t
               host_updates(model_, shards_) ? model_.spec.options().update_threads : 1, world),
           shards_.on_device() ? streams_.get() : nullptr),
       states_(model_.plan, model_.unit_names),
-      times_(model_.unit_names),
+      measures_(model_.unit_names),
       wiring_(std::make_unique<Wiring>(model_, shards_, streams_.get(), std::move(world), log_,
-                                       counters_, times_)) {
+                                       measures_.counters, measures_.times)) {
     or_abort(wiring_->comms, [&] {
         if (has_partner_copies(model_.spec, model_.plan.mesh))
             copy_.emplace(model_.spec, model_.plan, shards_, rank_,
@@ -46,7 +46,7 @@ Engine::Engine(const Model &model, vescomm_comm_t *parent, Communicator world) t
                           streams_.get());
         wiring_->comms.meet();
     });
-    summary_.begin(reading());
+    measures_.summary.begin(reading());
 } catch (const std::exception &error) {
     abort_with(world, error);  // unless the wiring has taken it
 }
@@ -123,7 +123,7 @@ void Engine::pre_backward(std::uint64_t unit) {
     event(Event::pre_backward, unit, true, 0, [&] {
         states_.pre_backward(unit);
         wiring_->parameters.open(unit, GatheredUnits::Use::backward, log_.now());
-        const PhaseTimes::Scope reducing(times_.phases(), &Phases::reduce);
+        const PhaseTimes::Scope reducing(measures_.times.phases(), &Phases::reduce);
         for (const std::size_t owner : model_.plan.needs[unit])
             if (model_.plan.trainable(owner)) wiring_->gradients->acquire(static_cast<int>(owner));
     });
@@ -229,8 +229,8 @@ void Engine::push_gradient(std::uint64_t id, const void *data, vescomm_type_t ty
 void Engine::send(std::size_t unit) {
     wiring_->gradients->send(static_cast<int>(unit), log_.now());
     const std::uint64_t bytes = reduce_bytes(model_.plan, unit, model_.plan.mesh.position(rank_));
-    counters_.reduce_bytes += bytes;
-    times_.units()[unit].reduce_bytes += bytes;
+    measures_.counters.reduce_bytes += bytes;
+    measures_.times.units()[unit].reduce_bytes += bytes;
 }
 
 void Engine::begin_backward() {
@@ -266,14 +266,14 @@ void Engine::sum_replicated() {
 
 void Engine::sum_at_once(std::uint64_t bytes, void (GradientMemory::*sum)()) {
     Wiring &wiring = *wiring_;
-    Transfers transfers(Transfer::replicas, 1, wiring.comms, times_);
+    Transfers transfers(Transfer::replicas, 1, wiring.comms, measures_.times);
     transfers.begin(0, bytes);
     const auto waits = transfers.waits(0);
     wiring.watch.verify(wiring.watch.post(log_.now()));
     if (bytes == 0) return;
     (*wiring.gradients.*sum)();
     transfers.end(0);
-    counters_.replica_bytes += bytes;
+    measures_.counters.replica_bytes += bytes;
 }
 
 void Engine::set_group(std::uint64_t group, const void *settings) {
@@ -316,7 +316,7 @@ void Engine::rewire() {
     log_ = {};
     Communicator world = make_world(parent_);
     wiring_ = std::make_unique<Wiring>(model_, shards_, streams_.get(), std::move(world), log_,
-                                       counters_, times_);
+                                       measures_.counters, measures_.times);
     catch_up(wiring_->comms.world());
 }
 

@@ -64,7 +64,7 @@ public:
     void load(const std::string &path);
     LoadSelection load_partial(const std::string &path, const PartialLoad &what);
     // Lines about the last load.
-    const std::string &load_report() const { return load_report_; }
+    const std::string &load_report() const { return loaded_.report; }
     const std::string &extra(int rank) const;
 
     // engine_replicas.cc
@@ -86,7 +86,7 @@ public:
     void meet();
     // Frees the communicators of an engine of a recovery that did not end on all ranks.
     void disconnect(const char *reason) noexcept;
-    std::uint64_t recoveries() const { return recoveries_; }
+    std::uint64_t recoveries() const { return measures_.recoveries; }
     std::int64_t steps() const { return optimizer_.steps(); }
     const Model &model() const { return model_; }
 
@@ -94,7 +94,7 @@ public:
     std::vector<vescomm_optimizer_piece_t> pieces(std::uint64_t unit) const;
     vescomm_fsdp_counters_t counters() const;
     vescomm_fsdp_unit_counters_t unit_counters(std::uint64_t unit) const;
-    const vescomm_fsdp_step_summary_t &step_summary() const { return summary_.last(); }
+    const vescomm_fsdp_step_summary_t &step_summary() const { return measures_.summary.last(); }
     // As text for a collector. `number`: of the engine in this process.
     std::string metrics(std::uint64_t number) const;
     void progress();
@@ -106,6 +106,21 @@ private:
     struct Gradients {
         double scale = 1;  // of vescomm_fsdp_scale()
         std::optional<double> norm;  // of unscaled gradients
+    };
+
+    // Counts of this engine and of those that it continues after a recovery.
+    struct Measures {
+        explicit Measures(std::span<const std::string> unit_names) : times(unit_names) {}
+
+        vescomm_fsdp_counters_t counters = vescomm_fsdp_counters_init();
+        EventTimes times;
+        StepSummary summary;
+        std::uint64_t recoveries = 0;
+    };
+    // The last load.
+    struct LoadRecord {
+        std::vector<std::string> extras;  // by rank of the job that saved
+        std::string report;
     };
 
     struct Load;
@@ -178,16 +193,12 @@ private:
     std::optional<PartnerCopy> copy_;  // of another rank's shards
     UnitStates states_;
     EventLog log_;
-    vescomm_fsdp_counters_t counters_ = vescomm_fsdp_counters_init();
-    EventTimes times_;
-    StepSummary summary_;
+    Measures measures_;
     std::unique_ptr<Wiring> wiring_;
     std::optional<Failure> failure_;
     Gradients gradients_;
     ValueState values_;
-    std::uint64_t recoveries_ = 0;  // that led to this engine
-    std::vector<std::string> loaded_extras_;  // by rank of the job that saved
-    std::string load_report_;
+    LoadRecord loaded_;
 };
 
 // Plans the model and compares the specification with those of the other ranks of `world`. Returns

@@ -241,8 +241,8 @@ LoadSelection Engine::load_selected(const Load &load) {
     values_.begin_change();
     checkpoint::run_on_all(*agreement, read, [] {});
     optimizer_.set_steps(steps);
-    loaded_extras_ = std::move(extras);
-    load_report_ = selection.text();
+    loaded_.extras = std::move(extras);
+    loaded_.report = selection.text();
     event(Event::load, no_unit, false, 0, [&] {
         mirrored->store();
         refresh_copy(mirrored->shards());
@@ -277,11 +277,11 @@ LoadSelection Engine::load_partial(const std::string &path, const PartialLoad &w
 }
 
 const std::string &Engine::extra(int rank) const {
-    if (rank < 0 || static_cast<std::size_t>(rank) >= loaded_extras_.size())
+    if (rank < 0 || static_cast<std::size_t>(rank) >= loaded_.extras.size())
         refuse(
             "there are no bytes of rank {}; the checkpoint that was loaded has those of {} ranks",
-            rank, loaded_extras_.size());
-    return loaded_extras_[static_cast<std::size_t>(rank)];
+            rank, loaded_.extras.size());
+    return loaded_.extras[static_cast<std::size_t>(rank)];
 }
 
 }  // namespace vescomm::fsdp

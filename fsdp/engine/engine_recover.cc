@@ -77,11 +77,11 @@ Spec Engine::spec_for_survivors() const {
 }
 
 void Engine::take_counts(const Engine &before, std::int64_t generation) {
-    counters_ = before.counters_;
-    times_.take(before.times_);
-    summary_ = before.summary_;
+    measures_.counters = before.measures_.counters;
+    measures_.times.take(before.measures_.times);
+    measures_.summary = before.measures_.summary;
     values_.take_over(before.values_, static_cast<std::uint64_t>(generation));
-    recoveries_ = before.recoveries_ + 1;
+    measures_.recoveries = before.measures_.recoveries + 1;
 }
 
 void Engine::take_over(const Engine &before, const Survivors &survivors) {
@@ -141,7 +141,7 @@ void Engine::take_over(const Engine &before, const Survivors &survivors) {
     mirrored.store();
     take_counts(before, survivors.generation());
     optimizer_.set_steps(before.optimizer_.steps());
-    loaded_extras_ = before.loaded_extras_;
+    loaded_.extras = before.loaded_.extras;
     refresh_copy(mirrored.shards());
 }
 

@@ -23,7 +23,7 @@ template <typename Body>
 void Engine::event(Event event, std::uint64_t unit, bool noted, std::uint64_t detail, Body &&body) {
     const EventReading begin = read_for_event();
     const AtExit timed{[&] { add_time(event, unit, begin); }};
-    const PhaseTimes::Scope phase(times_.phases(), phase_of(event));
+    const PhaseTimes::Scope phase(measures_.times.phases(), phase_of(event));
     require_wiring();
     guarded(event, unit, [&] {
         if (noted) log_.note(event, unit, detail);

@@ -6,30 +6,25 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <span>
-#include <string>
-#include <utility>
 #include <vector>
 
 #include "fsdp/engine/comms.h"
 #include "fsdp/engine/gradient_norm.h"
-#include "fsdp/engine/gradient_writes.h"
+#include "fsdp/engine/gradient_requests.h"
+#include "fsdp/engine/gradient_units.h"
 #include "fsdp/engine/parts.h"
 #include "fsdp/engine/quantised_sums.h"
 #include "fsdp/engine/shards.h"
-#include "fsdp/engine/slot_pool.h"
 #include "fsdp/engine/transfers.h"
 #include "fsdp/engine/watch.h"
-#include "fsdp/spec/spec.h"
 
 namespace vescomm::fsdp {
 
 class GradientSlots : public GradientMemory {
 public:
     // All arguments must outlive the slots. Collective.
-    GradientSlots(const Spec &spec, const ModelPlan &plan, const Shards &shards,
-                  std::span<const std::string> unit_names, Comms &comms, Watch &watch,
+    GradientSlots(const Model &model, const Shards &shards, Comms &comms, Watch &watch,
                   GradientNorm &norm, EventTimes &times);
 
     void acquire(int unit) override;
@@ -56,16 +51,17 @@ private:
         bool adds = false;  // the sum goes to scratch, and is added to the shard
         std::uint64_t announced = 0;
     };
-    // A bucket in a slot, summed into the shard or into scratch.
-    struct Key {
-        int slot;
-        std::size_t bucket;
-        bool adds;
-        auto operator<=>(const Key &) const = default;
+    // The places of the parts of a unit in its slot.
+    struct Places {
+        explicit Places(const ModelPlan &plan, const Shards &shards);
+
+        std::vector<std::size_t> parts;  // by bucket: the part of the slot
+        std::vector<std::int64_t> scratch;  // by bucket: elements in the scratch of the slot
     };
 
     void drain(Slot &slot);
-    Request &request(const Key &key);
+    // Starts to sum a bucket of the unit in the slot.
+    void start_sum(int number, std::size_t bucket);
     // Adds this rank's gradients of a replicated bucket to the sums of earlier micro-batches.
     void keep(int slot, std::size_t bucket) const;
     // Sums gradients in place over the ranks of a communicator.
@@ -78,24 +74,17 @@ private:
     // Divides a sum of experts, and adds it to the shard if it is in scratch.
     void finish_sum(const Slot &slot, std::size_t bucket) const;
 
-    const Spec &spec_;
-    const ModelPlan &plan_;
+    const Model &model_;
     const Shards &shards_;
-    std::span<const std::string> unit_names_;
     Comms &comms_;
     Watch &watch_;
     GradientNorm &norm_;
-    float expert_divisor_;  // of sums over the ranks with the same experts
-    SlotPool pool_;
-    std::vector<std::size_t> parts_;  // by bucket: the part of the slot
-    std::vector<std::int64_t> scratch_offsets_;  // by bucket: elements in the scratch of the slot
+    GradientUnits units_;
+    const Places places_;
     std::vector<Slot> slots_;
     Transfers transfers_;  // by slot
-    std::map<std::pair<int, std::size_t>, Buffer> buffers_;
-    std::map<Key, Request> requests_;
+    GradientRequests requests_;
     QuantisedSums quantised_;  // of buckets whose gradients travel in 8 bits
-    GradientWrites writes_;
-    std::vector<bool> summed_;  // by unit: its gradient shard has a sum of this step
 };
 
 }  // namespace vescomm::fsdp

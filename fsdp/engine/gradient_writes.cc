@@ -40,26 +40,6 @@ GradientWrites::Begin GradientWrites::begin_write(std::size_t parameter) {
     return {VESCOMM_FSDP_ADD, true};
 }
 
-int open_gradient_slot(SlotPool &pool, const ModelPlan &plan, int unit,
-                       std::span<const std::string> unit_names) {
-    const SlotPool::Opened opened = pool.open(unit);
-    if (opened.slot != SlotPool::none) return opened.slot;
-    std::string holders;
-    for (const int holder : pool.pinned_beside(unit))
-        holders += (holders.empty() ? "\"" : ", \"") + unit_names[holder] + "\"";
-    const int slots = pool.range(unit).count();
-    if (plan.large[unit])
-        refuse(
-            "all {} gradient slots for units of more than large_unit_bytes are in use by units "
-            "{}; end their backward passes first, or set large_unit_bytes to {} or more",
-            slots, holders, plan.slot_bytes_of(unit) + plan.quantised_bytes_of(unit));
-    refuse(
-        "all {} gradient slots are in use by units {}; end the backward passes of all their uses "
-        "first, call vescomm_fsdp_begin_backward() before a recomputation, or set gradient_slots "
-        "to {} or more",
-        slots, holders, slots + 1);
-}
-
 void require_gradient_type(vescomm_type_t type, vescomm_type_t to_type) {
     if (type != VESCOMM_F32 && type != to_type)
         throw Failure(VESCOMM_ERROR_UNSUPPORTED,

@@ -54,10 +54,6 @@ private:
     std::vector<bool> shared_;  // by parameter: several parameters of one unit have its gradient
 };
 
-// Gives a unit a slot for gradients. Throws Failure if all of them are in use.
-int open_gradient_slot(SlotPool &pool, const ModelPlan &plan, int unit,
-                       std::span<const std::string> unit_names);
-
 // Throws Failure unless a gradient of `type` can be added to one of `to_type`.
 void require_gradient_type(vescomm_type_t type, vescomm_type_t to_type);
 

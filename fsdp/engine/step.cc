@@ -116,7 +116,7 @@ void Engine::step(vescomm_fsdp_step_t &step) {
               true);
         step.step = optimizer_.steps();
     });
-    summary_.complete(begin, reading(), step);
+    measures_.summary.complete(begin, reading(), step);
 }
 
 void Engine::apply(const Update &update, bool gathers) {
@@ -126,8 +126,8 @@ void Engine::apply(const Update &update, bool gathers) {
     const auto factor = static_cast<float>(update.factor);
     double begin = 0;
     const std::function<void(std::size_t)> updated = [&](std::size_t unit) {
-        times_.add(Event::update, unit, begin, vescomm_trace_get_seconds(), {},
-                   wiring_ ? wiring_->comms.world().get() : nullptr);
+        measures_.times.add(Event::update, unit, begin, vescomm_trace_get_seconds(), {},
+                            wiring_ ? wiring_->comms.world().get() : nullptr);
         if (gathers) follow_update(unit, first);
         begin = vescomm_trace_get_seconds();
     };
@@ -138,11 +138,11 @@ void Engine::apply(const Update &update, bool gathers) {
     optimizer_.agree_on_settings();
     if (copy_) copy_->optimizer().agree_on_settings();
     if (update.skipped != 0) {
-        ++counters_.skipped;
+        ++measures_.counters.skipped;
         for (const int unit : first) follow_update(static_cast<std::size_t>(unit), first);
         return;
     }
-    const PhaseTimes::Scope updating(times_.phases(), &Phases::update);
+    const PhaseTimes::Scope updating(measures_.times.phases(), &Phases::update);
     const bool were_complete = values_.begin_change();
     begin = vescomm_trace_get_seconds();
     optimizer_.step(factor, update.learning_rate_scale, units, updated);
@@ -155,7 +155,7 @@ void Engine::apply(const Update &update, bool gathers) {
 
 void Engine::follow_update(std::size_t unit, std::span<const int> first) noexcept {
     if (failure_) return;
-    const PhaseTimes::Scope gathering(times_.phases(), &Phases::gather);
+    const PhaseTimes::Scope gathering(measures_.times.phases(), &Phases::gather);
     try {
         guarded(Event::step, no_unit, [&] {
             if (std::ranges::count(first, static_cast<int>(unit)) > 0)
@@ -185,7 +185,7 @@ void Engine::catch_up(Communicator &world) {
     for (const ValueReport &other : all)
         if (other.last_update.number > values_.last_update().number)
             apply(other.last_update, false);
-    counters_.exposed_seconds += vescomm_trace_get_seconds() - begin;
+    measures_.counters.exposed_seconds += vescomm_trace_get_seconds() - begin;
     values_.end_catching_up(agreed);
     // Other ranks may not have come to a vescomm_fsdp_set_group() after it.
     optimizer_.restore_settings();

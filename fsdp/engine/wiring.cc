@@ -45,15 +45,13 @@ Wiring::Wiring(const Model &model, const Shards &shards, device::Streams *stream
     or_abort(comms, [&] {
         if (streams == nullptr) {
             auto made = std::make_unique<GradientNorm>(model.plan, shards, comms, times.phases());
-            gradients = std::make_unique<GradientSlots>(
-                model.spec, model.plan, shards, model.unit_names, comms, watch, *made, times);
+            gradients = std::make_unique<GradientSlots>(model, shards, comms, watch, *made, times);
             norm = std::move(made);
             return;
         }
         norm = std::make_unique<device::Norm>(model.plan, shards, *links, *streams);
         gradients = std::make_unique<device::Gradients>(
-            model.spec, model.plan, shards, model.plan.mesh.position(comms.world().rank()),
-            model.unit_names, watch, *links, *streams,
+            model, shards, model.plan.mesh.position(comms.world().rank()), watch, *links, *streams,
             Transfers(Transfer::reduce, model.plan.gradient_slots.size(), comms, times));
     });
 }

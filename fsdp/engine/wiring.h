@@ -15,18 +15,12 @@
 #include "fsdp/engine/device/streams.h"
 #include "fsdp/engine/event_times.h"
 #include "fsdp/engine/gathered_units.h"
+#include "fsdp/engine/model.h"
 #include "fsdp/engine/parts.h"
 #include "fsdp/engine/shards.h"
 #include "fsdp/engine/watch.h"
 
 namespace vescomm::fsdp {
-
-// Values that all parts of an engine read. Immutable.
-struct Model {
-    Spec spec;
-    ModelPlan plan;
-    std::vector<std::string> unit_names;
-};
 
 struct Wiring {
     // `world`: of all ranks. The other arguments must outlive the wiring; `log` has the events of

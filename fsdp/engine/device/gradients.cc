@@ -25,24 +25,6 @@ float average_factor(const Spec &spec, double ranks) {
     return spec.options().average != 0 ? static_cast<float>(1.0 / ranks) : 1.0f;
 }
 
-std::vector<float> predivisors(const ModelPlan &plan) {
-    std::vector<float> divisors;
-    for (const Bucket &bucket : plan.buckets)
-        divisors.push_back(
-            predivisor(bucket.gradient_type, plan.mesh.shard_ranks_of(bucket.kind())));
-    return divisors;
-}
-
-// `factors`: the predivisors.
-std::vector<float> sum_factors(const Spec &spec, const ModelPlan &plan,
-                               std::vector<float> factors) {
-    const float dense = average_factor(spec, plan.mesh.shard_ranks);
-    const float experts = average_factor(spec, expert_divisor(spec, plan.mesh));
-    for (std::size_t bucket = 0; bucket < factors.size(); ++bucket)
-        factors[bucket] *= plan.buckets[bucket].kind() == UnitKind::experts ? experts : dense;
-    return factors;
-}
-
 // `factors`: those of sums, by bucket.
 std::size_t scratch_needed(const ModelPlan &plan, const Shards &shards,
                            const std::vector<float> &factors) {
@@ -57,92 +39,91 @@ std::size_t scratch_needed(const ModelPlan &plan, const Shards &shards,
 
 }  // namespace
 
-Gradients::Gradients(const Spec &spec, const ModelPlan &plan, const Shards &shards, int position,
-                     std::span<const std::string> unit_names, Watch &watch, Links &links,
-                     Streams &streams, const Transfers &transfers)
-    : spec_(spec),
-      plan_(plan),
+Gradients::Factors::Factors(const Model &model) {
+    const ModelPlan &plan = model.plan;
+    const float dense = average_factor(model.spec, plan.mesh.shard_ranks);
+    const float experts = average_factor(model.spec, expert_divisor(model.spec, plan.mesh));
+    for (const Bucket &bucket : plan.buckets) {
+        const float divisor =
+            predivisor(bucket.gradient_type, plan.mesh.shard_ranks_of(bucket.kind()));
+        predivisors.push_back(divisor);
+        sums.push_back(divisor * (bucket.kind() == UnitKind::experts ? experts : dense));
+    }
+}
+
+Gradients::Gradients(const Model &model, const Shards &shards, int position, Watch &watch,
+                     Links &links, Streams &streams, const Transfers &transfers)
+    : model_(model),
       position_(position),
       shards_(shards),
-      unit_names_(unit_names),
       watch_(watch),
       links_(links),
       streams_(streams),
-      predivisors_(predivisors(plan)),
-      factors_(sum_factors(spec, plan, predivisors_)),
-      pool_(plan.gradient_slot_ranges, plan.gradient_slots.size()),
-      buffers_(plan, position, SlotUse::gradients, unit_names, links),
-      scratch_(scratch_needed(plan, shards, factors_)),
-      written_(plan.gradient_slots.size()),
-      drained_(plan.gradient_slots.size()),
-      transfers_(transfers),
-      writes_(spec),
-      summed_(plan.of_unit.size(), false) {}
+      factors_(model),
+      units_(model),
+      buffers_(model.plan, position, SlotUse::gradients, model.unit_names, links),
+      scratch_(scratch_needed(model.plan, shards, factors_.sums)),
+      events_(model.plan.gradient_slots.size()),
+      transfers_(transfers) {}
 
 template <typename Body>
 void Gradients::write(int slot, Body &&body) {
-    written_[slot].wait_on(streams_.compute());
+    events_[slot].written.wait_on(streams_.compute());
     body(streams_.compute());
-    written_[slot].record(streams_.compute());
-}
-
-int Gradients::slot_of(std::size_t parameter) const {
-    const ParameterPlace &at = *plan_.parameter_places[parameter];
-    return pool_.slot_of(static_cast<int>(plan_.buckets[at.bucket].unit));
+    events_[slot].written.record(streams_.compute());
 }
 
 void Gradients::acquire(int unit) {
     // The events of one unit may be on several streams.
-    if (pool_.pins(unit) > 0) return written_[pool_.slot_of(unit)].wait_on(streams_.compute());
-    const int slot = open_gradient_slot(pool_, plan_, unit, unit_names_);
-    write(slot, [&](cuda::Stream stream) { drained_[slot].wait_on(stream); });
-    writes_.begin(plan_, unit);
+    if (units_.is_open(unit))
+        return events_[units_.slot_of(unit)].written.wait_on(streams_.compute());
+    const int slot = units_.open(unit);
+    write(slot, [&](cuda::Stream stream) { events_[slot].drained.wait_on(stream); });
 }
 
 void *Gradients::data(std::size_t parameter) const {
-    const ParameterPlace &at = *plan_.parameter_places[parameter];
-    const Bucket &bucket = plan_.buckets[at.bucket];
-    const int slot = slot_of(parameter);
-    if (slot == SlotPool::none || !buffers_.has(at.bucket)) return nullptr;
-    return buffers_.data(slot, at.bucket) +
-           static_cast<std::size_t>(bucket.places[at.place].offset) *
-               vescomm_type_get_bytes(bucket.gradient_type);
+    const int slot = units_.slot_for(parameter);
+    const std::size_t bucket = model_.plan.parameter_places[parameter]->bucket;
+    if (slot == SlotPool::none || !buffers_.has(bucket)) return nullptr;
+    return buffers_.data(slot, bucket) + units_.offset_of(parameter);
 }
 
 vescomm_fsdp_gradient_mode_t Gradients::begin_write(std::size_t parameter) {
-    const Parameter &one = spec_.parameters()[parameter];
-    const GradientWrites::Begin begin = writes_.begin_write(parameter);
+    const Parameter &one = model_.spec.parameters()[parameter];
+    const GradientWrites::Begin begin = units_.writes().begin_write(parameter);
     if (begin.zeros && one.elements > 0) {
         const vescomm_gpu_piece_t all = whole(static_cast<std::size_t>(one.elements));
-        write(slot_of(parameter), [&](cuda::Stream stream) {
-            check(vescomm_gpu_zero(data(parameter), spec_.gradient_type(one), &all, 1, stream));
+        write(units_.slot_for(parameter), [&](cuda::Stream stream) {
+            check(
+                vescomm_gpu_zero(data(parameter), model_.spec.gradient_type(one), &all, 1, stream));
         });
     }
     return begin.mode;
 }
 
 void Gradients::push(std::size_t parameter, const void *from, vescomm_type_t type) {
-    const Parameter &one = spec_.parameters()[parameter];
-    const vescomm_type_t to_type = spec_.gradient_type(one);
+    const Parameter &one = model_.spec.parameters()[parameter];
+    const vescomm_type_t to_type = model_.spec.gradient_type(one);
     require_gradient_type(type, to_type);
     if (one.elements > 0) {
         const vescomm_gpu_piece_t all = whole(static_cast<std::size_t>(one.elements));
-        const auto call = writes_.written(parameter) ? vescomm_gpu_add : vescomm_gpu_copy;
-        write(slot_of(parameter), [&](cuda::Stream stream) {
+        const auto call = units_.writes().written(parameter) ? vescomm_gpu_add : vescomm_gpu_copy;
+        write(units_.slot_for(parameter), [&](cuda::Stream stream) {
             check(call(data(parameter), to_type, from, type, &all, 1, stream));
         });
     }
-    writes_.set_written(parameter);
+    units_.writes().set_written(parameter);
 }
 
 void Gradients::fill_with_zeros(int unit, int slot) {
     std::vector<vescomm_gpu_piece_t> pieces;
-    for (const std::size_t bucket : plan_.of_unit[unit]) {
+    for (const std::size_t bucket : model_.plan.of_unit[unit]) {
         if (!buffers_.has(bucket)) continue;
         pieces.clear();
-        writes_.for_gaps(plan_.buckets[bucket], [&](std::int64_t begin, std::int64_t end) {
-            pieces.push_back({begin, 0, end - begin});
-        });
+        units_.writes().for_gaps(model_.plan.buckets[bucket],
+                                 [&](std::int64_t begin, std::int64_t end) {
+                                     pieces.push_back({begin, 0, end - begin});
+                                 });
         if (pieces.empty()) continue;
         write(slot, [&](cuda::Stream stream) {
             check(vescomm_gpu_zero(buffers_.data(slot, bucket), buffers_.type(bucket),
@@ -153,30 +134,27 @@ void Gradients::fill_with_zeros(int unit, int slot) {
 }
 
 void Gradients::send(int unit, const Announcement &announcement) {
-    const int slot = pool_.slot_of(unit);
+    const int slot = units_.slot_of(unit);
     fill_with_zeros(unit, slot);
-    pool_.close(unit);
-    pool_.drop(unit);
-    transfers_.begin(slot, reduce_bytes(plan_, static_cast<std::size_t>(unit), position_),
+    const bool adds = units_.close(unit);
+    transfers_.begin(slot, reduce_bytes(model_.plan, static_cast<std::size_t>(unit), position_),
                      static_cast<std::size_t>(unit));
     const auto waits = transfers_.waits(slot);
-    start(unit, slot, announcement);
+    start(unit, slot, adds, announcement);
     transfers_.end(slot);
 }
 
-void Gradients::start(int unit, int slot, const Announcement &announcement) {
-    const bool adds = summed_[unit];
-    summed_[unit] = true;
+void Gradients::start(int unit, int slot, bool adds, const Announcement &announcement) {
     sending_ = true;
     const std::uint64_t announced = watch_.post(announcement);
     const auto buffers = buffers_.of(slot, static_cast<std::size_t>(unit));
     if (buffers.empty()) return;
-    const UnitKind kind = plan_.kinds[unit];
+    const UnitKind kind = model_.plan.kinds[unit];
     bool &connected = connected_[static_cast<int>(kind)];
     if (!connected) watch_.verify(announced);
     connected = true;
     const cuda::Stream stream = streams_.reduce();
-    written_[slot].wait_on(stream);
+    events_[slot].written.wait_on(stream);
     streams_.order(streams_.compute(), stream);
     divide(unit, slot);
     links_.shard(kind).call(stream, [&](vescomm_gpu_comm_t *) {
@@ -184,28 +162,28 @@ void Gradients::start(int unit, int slot, const Announcement &announcement) {
                                                    stream);
     });
     take_sum(unit, slot, adds);
-    drained_[slot].record(stream);
+    events_[slot].drained.record(stream);
 }
 
 void Gradients::divide(int unit, int slot) {
-    for (const std::size_t bucket : plan_.of_unit[unit]) {
-        if (!buffers_.has(bucket) || predivisors_[bucket] == 1) continue;
+    for (const std::size_t bucket : model_.plan.of_unit[unit]) {
+        if (!buffers_.has(bucket) || factors_.predivisors[bucket] == 1) continue;
         const vescomm_gpu_piece_t all =
-            whole(static_cast<std::size_t>(plan_.buckets[bucket].elements));
+            whole(static_cast<std::size_t>(model_.plan.buckets[bucket].elements));
         check(vescomm_gpu_scale(buffers_.data(slot, bucket), buffers_.type(bucket),
-                                1 / predivisors_[bucket], &all, 1, streams_.reduce()));
+                                1 / factors_.predivisors[bucket], &all, 1, streams_.reduce()));
     }
 }
 
 void Gradients::take_sum(int unit, int slot, bool adds) {
     const cuda::Stream stream = streams_.reduce();
-    for (const std::size_t bucket : plan_.of_unit[unit]) {
+    for (const std::size_t bucket : model_.plan.of_unit[unit]) {
         if (!buffers_.has(bucket) || shards_.gradient(bucket).empty()) continue;
         float *shard = shards_.gradient(bucket).data();
         const vescomm_gpu_piece_t all = whole(shards_.gradient(bucket).size());
         const void *sum = buffers_.shard(slot, bucket);
         const vescomm_type_t type = buffers_.type(bucket);
-        const float factor = factors_[bucket];
+        const float factor = factors_.sums[bucket];
         if (adds && factor == 1) {
             check(vescomm_gpu_add(shard, VESCOMM_F32, sum, type, &all, 1, stream));
             continue;
@@ -220,15 +198,12 @@ void Gradients::take_sum(int unit, int slot, bool adds) {
 void Gradients::finish(bool last) {
     sending_ = false;
     if (!last) return;
-    for (std::size_t unit = 0; unit < summed_.size(); ++unit) {
-        if (summed_[unit]) continue;
-        for (const std::size_t bucket : plan_.of_unit[unit]) {
-            if (!plan_.buckets[bucket].trainable || shards_.gradient(bucket).empty()) continue;
-            const vescomm_gpu_piece_t all = whole(shards_.gradient(bucket).size());
-            check(vescomm_gpu_zero(shards_.gradient(bucket).data(), VESCOMM_F32, &all, 1,
-                                   streams_.reduce()));
-        }
-    }
+    units_.for_unsummed([&](std::size_t bucket) {
+        const std::span<float> shard = shards_.gradient(bucket);
+        const vescomm_gpu_piece_t all = whole(shard.size());
+        if (!shard.empty())
+            check(vescomm_gpu_zero(shard.data(), VESCOMM_F32, &all, 1, streams_.reduce()));
+    });
 }
 
 void Gradients::sum_over_replicas() {
@@ -254,18 +229,17 @@ void Gradients::sum_over_replicas(std::span<float> part, float *sum) {
         return vescomm_gpu_all_reduce(comm, sum, sum, static_cast<std::int64_t>(part.size()),
                                       VESCOMM_F32, VESCOMM_SUM, stream);
     });
-    const float factor = average_factor(spec_, plan_.mesh.replicas());
+    const float factor = average_factor(model_.spec, model_.plan.mesh.replicas());
     if (factor != 1) check(vescomm_gpu_scale(sum, VESCOMM_F32, factor, &all, 1, stream));
     copy(part.data(), sum);
 }
 
 void Gradients::begin_step() {
-    summed_.assign(summed_.size(), false);
+    units_.begin_step();
 }
 
 void Gradients::drop() {
-    pool_.drop_pinned();
-    begin_step();
+    units_.drop();
 }
 
 }  // namespace vescomm::fsdp::device

@@ -14,10 +14,9 @@
 
 #include "fsdp/engine/device/slot_buffers.h"
 #include "fsdp/engine/device/streams.h"
-#include "fsdp/engine/gradient_writes.h"
+#include "fsdp/engine/gradient_units.h"
 #include "fsdp/engine/parts.h"
 #include "fsdp/engine/shards.h"
-#include "fsdp/engine/slot_pool.h"
 #include "fsdp/engine/transfers.h"
 #include "fsdp/engine/watch.h"
 
@@ -26,9 +25,8 @@ namespace vescomm::fsdp::device {
 class Gradients : public GradientMemory {
 public:
     // All arguments must outlive the object. Collective.
-    Gradients(const Spec &spec, const ModelPlan &plan, const Shards &shards, int position,
-              std::span<const std::string> unit_names, Watch &watch, Links &links, Streams &streams,
-              const Transfers &transfers);
+    Gradients(const Model &model, const Shards &shards, int position, Watch &watch, Links &links,
+              Streams &streams, const Transfers &transfers);
 
     void acquire(int unit) override;
     void *data(std::size_t parameter) const override;
@@ -45,8 +43,21 @@ public:
     std::uint64_t scratch_bytes() const override { return scratch_.size(); }
 
 private:
+    // Factors of gradients, by bucket; 1: none.
+    struct Factors {
+        explicit Factors(const Model &model);
+
+        std::vector<float> predivisors;  // before the sum
+        std::vector<float> sums;  // after it, with the average
+    };
+    // The last work of the engine on a slot.
+    struct SlotEvents {
+        Event written;  // on the last compute stream
+        Event drained;  // on the reduce stream
+    };
+
     // Puts the sum of a unit in a slot on the streams.
-    void start(int unit, int slot, const Announcement &announcement);
+    void start(int unit, int slot, bool adds, const Announcement &announcement);
     // Adds the sums of a unit in a slot to the gradient shards, or overwrites these.
     void take_sum(int unit, int slot, bool adds);
     void fill_with_zeros(int unit, int slot);
@@ -58,26 +69,19 @@ private:
     // the slot.
     template <typename Body>
     void write(int slot, Body &&body);
-    int slot_of(std::size_t parameter) const;
 
-    const Spec &spec_;
-    const ModelPlan &plan_;
+    const Model &model_;
     int position_;
     const Shards &shards_;
-    std::span<const std::string> unit_names_;
     Watch &watch_;
     Links &links_;
     Streams &streams_;
-    std::vector<float> predivisors_;  // by bucket
-    std::vector<float> factors_;  // by bucket: of sums, with the average; 1: none
-    SlotPool pool_;
+    const Factors factors_;
+    GradientUnits units_;
     SlotBuffers buffers_;
     Bytes scratch_;  // in f32: scaled sums that are added, sums over replicas of pinned memory
-    std::vector<Event> written_;  // by slot: by the engine, on the last compute stream
-    std::vector<Event> drained_;  // by slot: on the reduce stream
+    std::vector<SlotEvents> events_;  // by slot
     Transfers transfers_;  // by slot: their starts by the host
-    GradientWrites writes_;
-    std::vector<bool> summed_;  // by unit: its gradient shard has a sum of this step
     bool sending_ = false;  // sums of this micro-batch were started
     bool connected_[2] = {};  // by kind of unit
 };
