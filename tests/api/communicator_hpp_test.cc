@@ -90,6 +90,7 @@ TEST(CommunicatorHpp, ThreadsOfTheLibraryBlockTheSignalsOfTheProgram) {
         comm.barrier();
         if (comm.rank() == 0) {
             int count = 0;
+            const std::lock_guard lock(mutex);  // ThreadSanitizer does not know the barrier
             for (const int thread : threads()) {
                 if (known.contains(thread)) continue;
                 ++count;

@@ -94,10 +94,10 @@ Result train(Communicator &comm, const Described &described, const Steps &steps,
 Result train_ranks(int ranks, const std::vector<UnitModel> &units, const std::string &preset,
                    vescomm_fsdp_spec_options_t options, const Steps &steps, bool on_devices) {
     std::vector<Result> results(static_cast<std::size_t>(ranks));
+    if (!on_devices) options.offload_to_host = 0;
     run_ranks(ranks, [&](Communicator &comm) {
         Result &own = results[static_cast<std::size_t>(comm.rank())];
         if (!on_devices) {
-            options.offload_to_host = 0;
             own = train(comm, describe(units, preset, options), steps, nullptr);
             return;
         }
