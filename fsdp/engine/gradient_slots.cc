@@ -178,11 +178,12 @@ void GradientSlots::finish_sum(const Slot &slot, std::size_t bucket) const {
     const std::span<float> shard = shards_.gradient(bucket);
     const std::span<float> sums =
         slot.adds ? std::span(scratch_of(slot, bucket), shard.size()) : shard;
-    // As VESCOMM_AVERAGE computes it, so that the bits do not depend on expert_ranks.
-    const float divisor = expert_divisor(model_.spec, model_.plan.mesh);
-    const auto factor = static_cast<float>(1.0 / divisor);
-    if (model_.plan.buckets[bucket].kind() == UnitKind::experts && divisor != 1)
-        for (float &sum : sums) sum *= factor;
+    if (model_.plan.buckets[bucket].kind() == UnitKind::experts) {
+        // As VESCOMM_AVERAGE computes it, so that the bits do not depend on expert_ranks.
+        const auto factor = static_cast<float>(1.0 / expert_divisor(model_.spec, model_.plan.mesh));
+        if (factor != 1)
+            for (float &sum : sums) sum *= factor;
+    }
     if (!slot.adds) return;
     for (std::size_t i = 0; i < shard.size(); ++i) shard[i] += sums[i];
 }

@@ -6,11 +6,8 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <span>
-#include <string>
 #include <vector>
 
-#include "fsdp/engine/slot_pool.h"
 #include "fsdp/spec/model_plan.h"
 #include "fsdp/spec/spec.h"
 

@@ -108,9 +108,9 @@ bool only_tcp() {
 UcxWorker::UcxWorker(const UcxLibrary &ucx, std::size_t peers, const std::string &interface)
     : ucx_(ucx) {
     const Config config = read_config(ucx, interface);
+    over_tcp_ = only_tcp();
     // RDMA moves large messages by rendezvous, directly into the target. So does TCP if the user
     // sets RNDV_THRESH.
-    over_tcp_ = only_tcp();
     piece_bytes_ = over_tcp_ && user_value("RNDV_THRESH") == nullptr
                        ? tune_for_tcp(ucx, config)
                        : std::numeric_limits<std::uint64_t>::max();
