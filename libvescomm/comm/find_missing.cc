@@ -1,9 +1,13 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Notes between ranks about their waits: a rank whose deadline has passed asks which are missing.
+// Notes between ranks about their waits: a rank that waits long asks whether the others wait
+// elsewhere, and a rank whose deadline has passed asks which are missing.
 #include <algorithm>
 #include <new>
+#include <utility>
+
+#include <fmt/format.h>
 
 #include "comm/progress_engine.h"
 
@@ -30,14 +34,80 @@ std::vector<ProgressEngine::RunWait> ProgressEngine::wait_of(const Operation &op
     return {{operation.run_id(), operation.waiting_for(true)}};
 }
 
+const ProgressEngine::Waiting *ProgressEngine::long_wait(const std::optional<RunId> &run) const {
+    for (const Waiting *waiting : long_waits_.waits)
+        for (const RunWait &each : waiting->runs())
+            if (!run || each.run == *run) return waiting;
+    return nullptr;
+}
+
 // The lanes are as far as they can be: `awaited` has no rank whose flag this rank has not seen yet.
-WaitNote ProgressEngine::answer_to(const RunId &run) {
+WaitNote ProgressEngine::answer_to(int from, const RunId &run) {
     const EngineLock::Caller lock(lock_);
     running_.progress();
     for (const Operation *operation : running_.running())
         for (const RunWait &wait : wait_of(*operation))
             if (wait.run == run) return {WaitNote::Kind::waits, run, wait.awaited};
+    if (!running_.started().contains(run)) {
+        if (const Waiting *waiting = long_wait({})) return elsewhere(run, *waiting);
+        if (long_waits_.questions.size() < LongWaits::max_questions)
+            long_waits_.questions.emplace_back(from, run);
+    }
     return {WaitNote::Kind::absent, run};
+}
+
+WaitNote ProgressEngine::elsewhere(const RunId &run, const Waiting &waiting) {
+    return {WaitNote::Kind::elsewhere, run, {}, waiting.runs()[0].run, waiting.what()};
+}
+
+void ProgressEngine::list(const Waiting &waiting) noexcept {
+    try {
+        std::vector<std::pair<int, WaitNote>> answers;
+        {
+            const EngineLock::Caller lock(lock_);
+            long_waits_.waits.push_back(&waiting);
+            const auto questions = std::exchange(long_waits_.questions, {});
+            if (waiting.runs().empty()) return;
+            for (const auto &[from, run] : questions)
+                if (!running_.started().contains(run))
+                    answers.emplace_back(from, elsewhere(run, waiting));
+        }
+        for (const auto &[from, answer] : answers) control_.send_note(from, encode(answer));
+    } catch (const std::bad_alloc &) {
+        // A rank without memory does not answer.
+    }
+}
+
+// This rank has started `note.run` and not `note.other`, the sender the other way round: it does
+// not matter that the note is old.
+void ProgressEngine::compare_orders(int from, const WaitNote &note) {
+    const EngineLock::Caller lock(lock_);
+    const Waiting *waiting = long_wait(note.run);
+    if (waiting == nullptr || running_.started().contains(note.other)) return;
+    failure_.fail(VESCOMM_ERROR_MISMATCH, [&] {
+        return fmt::format(
+            "rank {} waits in {}, where rank {} waits in {}; every rank must make the same calls "
+            "in the same order",
+            control_.rank(), waiting->what(), from, note.call);
+    });
+}
+
+void ProgressEngine::ask(const Waiting &waiting) noexcept {
+    constexpr std::size_t max_asked = 8;
+    try {
+        std::vector<RunWait> runs;
+        {
+            const EngineLock::Caller lock(lock_);
+            runs = waiting.runs();
+        }
+        std::size_t asked = 0;
+        for (const RunWait &each : runs)
+            for (const int rank : each.awaited)
+                if (asked++ < max_asked && !control_.has_left(rank))
+                    control_.send_note(rank, encode({WaitNote::Kind::question, each.run}));
+    } catch (const std::bad_alloc &) {
+        // A rank without memory does not ask.
+    }
 }
 
 void ProgressEngine::read_notes() noexcept {
@@ -46,9 +116,10 @@ void ProgressEngine::read_notes() noexcept {
             const auto note = decode_wait_note(bytes, control_.ranks());
             if (!note) continue;
             if (note->kind == WaitNote::Kind::question) {
-                control_.send_note(from, encode(answer_to(note->run)));
+                control_.send_note(from, encode(answer_to(from, note->run)));
                 continue;
             }
+            if (note->kind == WaitNote::Kind::elsewhere) compare_orders(from, *note);
             const std::lock_guard lock(searches_mutex_);
             for (Search *search : searches_)
                 if (search->run == note->run) add(*note, from, search->ranks);

@@ -4,42 +4,7 @@
 
 #include <algorithm>
 
-#include "bootstrap/wire.h"
-
 namespace vescomm::internal {
-
-std::string encode(const WaitNote &note) {
-    std::string bytes;
-    put_number(bytes, static_cast<std::uint8_t>(note.kind));
-    put_number(bytes, note.run.channel);
-    put_number(bytes, note.run.number);
-    const std::size_t count = std::min(note.awaited.size(), max_noted_ranks);
-    for (std::size_t i = 0; i < count; ++i)
-        put_number(bytes, static_cast<std::uint32_t>(note.awaited[i]));
-    return bytes;
-}
-
-std::optional<WaitNote> decode_wait_note(std::string_view bytes, int ranks) {
-    WireReader reader(bytes);
-    WaitNote note;
-    const auto kind = reader.number<std::uint8_t>();
-    note.run.channel = reader.number<std::uint32_t>();
-    note.run.number = reader.number<std::uint32_t>();
-    if (!reader.good() || kind < static_cast<std::uint8_t>(WaitNote::Kind::question) ||
-        kind > static_cast<std::uint8_t>(WaitNote::Kind::waits))
-        return std::nullopt;
-    note.kind = static_cast<WaitNote::Kind>(kind);
-    const std::size_t count = reader.rest().size() / sizeof(std::uint32_t);
-    if (count > max_noted_ranks || (count > 0 && note.kind != WaitNote::Kind::waits))
-        return std::nullopt;
-    for (std::size_t i = 0; i < count; ++i) {
-        const auto rank = reader.number<std::uint32_t>();
-        if (rank >= static_cast<std::uint32_t>(ranks)) return std::nullopt;
-        note.awaited.push_back(static_cast<int>(rank));
-    }
-    if (!reader.finished()) return std::nullopt;
-    return note;
-}
 
 MissingRanks::MissingRanks(int rank, const std::vector<int> &awaited) {
     ranks_[rank] = State::waits;

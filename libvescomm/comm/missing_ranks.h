@@ -4,12 +4,7 @@
 
 #include <cstdint>
 #include <map>
-#include <optional>
-#include <string>
-#include <string_view>
 #include <vector>
-
-#include "execute/run_context.h"
 
 namespace vescomm::internal {
 
@@ -17,28 +12,6 @@ namespace vescomm::internal {
 // rank that waits itself. docs/design/0038 has the protocol.
 //
 // Everything in this file is a pure function of its arguments.
-
-// A note between two ranks about a run: the question whether the receiver waits in it, and for
-// which ranks, or the answer.
-struct WaitNote {
-    enum class Kind : std::uint8_t {
-        question = 1,
-        absent,  // the sender has not started the run, or has completed it
-        waits,  // the sender waits for the `awaited` ranks
-    };
-
-    Kind kind = Kind::question;
-    RunId run;
-    std::vector<int> awaited = {};
-    bool operator==(const WaitNote &) const = default;
-};
-
-// More awaited ranks are left out of a note.
-constexpr std::size_t max_noted_ranks = 256;
-
-std::string encode(const WaitNote &note);
-// Returns nothing unless the bytes are a note with ranks below `ranks`.
-std::optional<WaitNote> decode_wait_note(std::string_view bytes, int ranks);
 
 // The search of one rank for the missing ranks of a run.
 class MissingRanks {

@@ -44,13 +44,13 @@ void ProgressEngine::start_thread() {
     lock_.stay_unbiased();
     sleepers_.use_thread();
     const SignalsBlocked blocked;
-    thread_ = std::thread([this] { run_thread(); });
+    thread_.thread = std::thread([this] { run_thread(); });
 }
 
 void ProgressEngine::stop() noexcept {
-    stopping_ = true;
+    thread_.stopping = true;
     wake();
-    if (thread_.joinable()) thread_.join();
+    if (thread_.thread.joinable()) thread_.thread.join();
     running_.stop();
 }
 
@@ -69,7 +69,7 @@ std::unique_ptr<Operation> ProgressEngine::admit(const Schedule &schedule,
                                                  const Bindings &bindings) {
     auto operation = std::make_unique<Operation>(schedule, bindings, observers_.counters);
     const EngineLock::Guard lock(lock_);
-    running_.admit();
+    running_.admit(bindings.channel);
     return operation;
 }
 
@@ -177,8 +177,8 @@ void ProgressEngine::run_thread() {
             if (transport->descriptor() >= 0)
                 entries.push_back({transport->descriptor(), POLLIN, 0});
     }
-    while (!stopping_) {
-        pollers_.rest(stopping_);
+    while (!thread_.stopping) {
+        pollers_.rest(thread_.stopping);
         // A mutex is not fair: callers go first.
         lock_.yield_to_callers();
         failure_.consider_inter_node();
@@ -189,7 +189,7 @@ void ProgressEngine::run_thread() {
             moved = running_.progress();
         }
         if (moved) {
-            moved_by_thread_.fetch_add(1, std::memory_order_relaxed);
+            thread_.moves.fetch_add(1, std::memory_order_relaxed);
             // A caller that sleeps goes on faster than this thread.
             wake();
             continue;
@@ -204,7 +204,7 @@ void ProgressEngine::run_thread() {
             for (const auto &transport : transports.inter_node)
                 if (sleepy && !running_.stopped()) sleepy = transport->arm();
         }
-        if (sleepy && !stopping_) {
+        if (sleepy && !thread_.stopping) {
             constexpr int milliseconds = 200;
             ::poll(entries.data(), entries.size(), milliseconds);
         }

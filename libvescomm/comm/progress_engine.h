@@ -7,9 +7,11 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/deadline.h"
@@ -21,6 +23,7 @@
 #include "comm/pollers.h"
 #include "comm/running_operations.h"
 #include "comm/sleepers.h"
+#include "comm/wait_note.h"
 #include "execute/operation.h"
 #include "topology/nodes.h"
 #include "transport/transports.h"
@@ -110,6 +113,11 @@ public:
     void wake() noexcept { sleepers_.wake(); }
 
 private:
+    struct ProgressThread {
+        std::atomic<std::uint64_t> moves{0};  // times that it moved anything
+        std::atomic<bool> stopping{false};  // it is to end
+        std::thread thread;
+    };
     // A run, and the ranks that it waits for.
     struct RunWait {
         RunId run;
@@ -120,6 +128,7 @@ private:
         MissingRanks ranks;
     };
     class ListedSearch;
+    class LongWait;
 
     // A long wait.
     struct Waiting {
@@ -129,7 +138,8 @@ private:
         // the lock. Empty: no ranks.
         std::function<std::vector<int>(bool directly)> waiting_for = {};
         // Returns the runs that are waited for, without messages: a message waits for its peer
-        // alone. Under the lock. Empty: the wait is for none.
+        // alone. An all-gather over the control plane is one. Under the lock. Empty: the wait is
+        // for none.
         std::function<std::vector<RunWait>()> runs = {};
         // See Operation::obstacle(). Under the lock.
         std::function<std::string()> obstacle = {};
@@ -139,6 +149,15 @@ private:
         std::function<void(double waited_seconds)> expire = {};
         // Makes progress elsewhere; see try_wait(). Empty: nothing to do.
         std::function<bool()> meanwhile = {};
+    };
+
+    // The long waits of all threads.
+    struct LongWaits {
+        std::vector<const Waiting *> waits;
+        // Questions of other ranks, with the rank, about runs that this rank had not started. They
+        // are answered again when a wait of this rank becomes a long one.
+        std::vector<std::pair<int, RunId>> questions;
+        static constexpr std::size_t max_questions = 64;
     };
 
     // Makes progress once. Returns true if `done`, which runs under the lock, returns true. Throws
@@ -174,10 +193,21 @@ private:
     bool between_nodes() const noexcept { return !running_.transports().inter_node.empty(); }
     void run_thread();
 
-    // ---- the search for missing ranks; find_missing.cc ----
+    // ---- notes about waits; find_missing.cc ----
 
     static std::vector<RunWait> wait_of(const Operation &operation);
-    WaitNote answer_to(const RunId &run);
+    // The long wait of a thread that is for `run`, or for any run; nullptr: there is none. Under
+    // the lock.
+    const Waiting *long_wait(const std::optional<RunId> &run) const;
+    static WaitNote elsewhere(const RunId &run, const Waiting &waiting);
+    WaitNote answer_to(int from, const RunId &run);
+    // Adds a wait to the long ones.
+    void list(const Waiting &waiting) noexcept;
+    // Breaks the communicator if this rank and `from` wait in runs that they started in different
+    // orders.
+    void compare_orders(int from, const WaitNote &note);
+    // Asks the ranks that a wait is for, at long intervals, whether they wait elsewhere.
+    void ask(const Waiting &waiting) noexcept;
     // Answers the questions of other ranks, and passes their answers to the searches.
     void read_notes() noexcept;
     // Asks until the search is complete, at most until the given time. Makes progress meanwhile.
@@ -197,12 +227,10 @@ private:
     Pollers pollers_;
     RunningOperations running_;  // guarded by lock_
     int spins_ = 0;  // polls of a wait before it yields its core
-    std::atomic<std::uint64_t> moved_by_thread_{
-        0};  // times that the progress thread moved anything
-    std::atomic<bool> stopping_{false};  // the progress thread is to end
+    LongWaits long_waits_;  // guarded by lock_
     std::mutex searches_mutex_;
     std::vector<Search *> searches_;  // guarded by searches_mutex_
-    std::thread thread_;  // the progress thread
+    ProgressThread thread_;
 };
 
 template <typename Done>

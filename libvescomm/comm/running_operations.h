@@ -13,6 +13,7 @@
 #include "comm/flight.h"
 #include "comm/operation_list.h"
 #include "comm/sleepers.h"
+#include "comm/started_runs.h"
 #include "execute/operation.h"
 #include "observe/flight_recorder.h"
 #include "topology/nodes.h"
@@ -40,7 +41,11 @@ public:
     const Transports &transports() const noexcept { return transports_; }
 
     // Reserves the memory for one operation more, so that starting and retiring it cannot fail.
-    void admit() { operations_.admit(); }
+    // `channel`: of its first runs.
+    void admit(std::uint32_t channel) {
+        started_.admit(channel);
+        operations_.admit();
+    }
     // Takes over an operation that its request gives up. Returns true if it was incomplete: it is
     // kept until the transports have stopped, because they may still count down its puts.
     bool retire(std::unique_ptr<Operation> operation) noexcept;
@@ -56,6 +61,7 @@ public:
     // The same for an operation that was started.
     bool poll(Operation &operation, int polls) noexcept;
     const std::vector<Operation *> &running() const noexcept { return operations_.running(); }
+    StartedRuns &started() noexcept { return started_; }
     // Executes the steps that are possible without waiting, in the transports and in all
     // operations. Stops the transports instead if they must stop. Returns true if anything moved.
     bool progress() noexcept;
@@ -82,6 +88,7 @@ private:
         if (operation.is_message())
             recorder_.set_message(operation.flight, operation.peer(), operation.tag(),
                                   operation.peer() == VESCOMM_ANY_SOURCE);
+        else started_.start(operation.run_id());
     }
     // Polls the operation, which is the only one that runs. Returns true if it is complete; it has
     // then been settled.
@@ -102,6 +109,7 @@ private:
     SignalBoard *board_ = nullptr;
     bool stopped_ = false;
     OperationList operations_;
+    StartedRuns started_;
     CallWatch call_watch_;
 };
 

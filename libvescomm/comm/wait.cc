@@ -7,9 +7,11 @@
 #include <algorithm>
 #include <cstdio>
 #include <optional>
+#include <utility>
 
 #include "base/error.h"
 #include "base/interrupt.h"
+#include "comm/finalized_peers.h"
 #include "comm/progress_engine.h"
 
 namespace vescomm::internal {
@@ -19,11 +21,6 @@ namespace {
 // Attempts before a wait reads the clock.
 constexpr int spins_uncounted = 50;
 constexpr int yields = 50;
-
-// Bytes that a rank sent before it left may arrive later. A wait for such a rank ends when nothing
-// has moved for this long; between nodes also at least as long as a rank may be silent, because the
-// network may lose packets and send them again.
-constexpr double grace_after_finalize = 2;
 
 void pause_core() noexcept {
 #if defined(__x86_64__)
@@ -69,54 +66,46 @@ std::string finalized_sentence(int rank, const std::string &what, int peer) {
            "does";
 }
 
-// Finds out, during one wait, that it is for a rank that has left and that nothing has moved for
-// long. A wait for any rank includes this one, which has not left: another of its threads may send.
-class FinalizedPeers {
+// The moments at which a long wait asks other ranks whether they wait elsewhere: rarely in a job
+// whose ranks take long to arrive.
+class Questions {
 public:
-    // `inter_node_grace`: seconds, for ranks that `intra_node` does not reach.
-    FinalizedPeers(const Control &control, const Transport &intra_node, double inter_node_grace)
-        : control_(control), intra_node_(intra_node), inter_node_grace_(inter_node_grace) {}
+    explicit Questions(double timeout_seconds) : next_(std::min(0.25, timeout_seconds / 4)) {}
 
-    void moved() { since_ = Clock::time_point::max(); }
-
-    // Returns the rank that has left, or no_rank. `moved_by_thread`: times that the progress thread
-    // moved anything so far. Allocates nothing as long as no rank has left; without memory for a
-    // list of ranks, finds none.
-    template <typename WaitingFor>
-    int find(std::uint64_t moved_by_thread, const WaitingFor &waits_directly_for) {
-        if (!control_.any_has_left()) return no_rank;
-        if (moved_by_thread != moved_by_thread_) moved();
-        moved_by_thread_ = moved_by_thread;
-        std::vector<int> ranks;
-        try {
-            ranks = waits_directly_for();
-        } catch (const std::bad_alloc &) {
-            return no_rank;
-        }
-        const auto peer = std::ranges::find_if(
-            ranks, [&](int rank) { return rank != VESCOMM_ANY_SOURCE && control_.has_left(rank); });
-        if (peer == ranks.end()) {
-            moved();
-            return no_rank;
-        }
-        const auto now = Clock::now();
-        since_ = std::min(since_, now);
-        const std::chrono::duration<double> grace(
-            intra_node_.maps(*peer) ? grace_after_finalize
-                                    : std::max(grace_after_finalize, inter_node_grace_));
-        return now - since_ > grace ? *peer : no_rank;
+    // `waited`: seconds since the begin of the wait. True: it is time to ask, once.
+    bool due(double waited) {
+        if (waited < next_) return false;
+        next_ = 2 * waited;
+        return true;
     }
 
 private:
-    const Control &control_;
-    const Transport &intra_node_;
-    const double inter_node_grace_;
-    // The moment since which an awaited rank has left and nothing has moved.
-    Clock::time_point since_ = Clock::time_point::max();
-    std::uint64_t moved_by_thread_ = 0;
+    double next_;
 };
 
 }  // namespace
+
+// A wait, which is among the long ones from list() on.
+class ProgressEngine::LongWait {
+public:
+    LongWait(ProgressEngine &engine, const Waiting &waiting) : engine_(engine), waiting_(waiting) {}
+    ~LongWait() {
+        if (!listed_) return;
+        const EngineLock::Caller lock(engine_.lock_);
+        std::erase(engine_.long_waits_.waits, &waiting_);
+    }
+    LongWait(const LongWait &) = delete;
+    LongWait &operator=(const LongWait &) = delete;
+
+    void list() noexcept {
+        if (!std::exchange(listed_, true)) engine_.list(waiting_);
+    }
+
+private:
+    ProgressEngine &engine_;
+    const Waiting &waiting_;
+    bool listed_ = false;
+};
 
 template <typename Why>
 void ProgressEngine::give_up(vescomm_status_t status, const Why &why) {
@@ -203,12 +192,21 @@ std::vector<std::string> ProgressEngine::gather(std::string_view label, std::str
                                                 Deadline limit) {
     std::optional<std::vector<std::string>> all;
     const auto done = [&] { return all || (all = control_.test_all_gather()); };
+    RunId run;
+    {
+        const EngineLock::Caller lock(lock_);
+        run = running_.started().start_gather();
+    }
     control_.start_all_gather(label, bytes);
     Pollers::Polling polling(pollers_);
     try {
         const auto what = [&] { return std::string(label); };
         Waiting waiting{.limit = limit,
                         .what = what,
+                        .runs =
+                            [&run] {
+                                return std::vector<RunWait>{{run, {}}};
+                            },
                         .before_sleep = [this] { match_calls_locked(); },
                         .expire = [&](double waited) { control_.expire_all_gather(waited); }};
         if (!attempt_often(done) && !wait_long(polling, done, waiting)) give_up_interrupted(what);
@@ -269,7 +267,9 @@ bool ProgressEngine::wait_long(Pollers::Polling &polling, const std::function<bo
         const EngineLock::Caller lock(lock_);
         return waiting.obstacle ? waiting.obstacle() : std::string();
     };
+    LongWait listed(*this, waiting);
     FinalizedPeers finalized(control_, *running_.transports().intra_node, silence_seconds_);
+    Questions questions(timeout_seconds_);
     int sleeps = 0;
     LoopDeadline limit(waiting.limit, Clock::now());
     const auto expired = [&] {
@@ -319,10 +319,14 @@ bool ProgressEngine::wait_long(Pollers::Polling &polling, const std::function<bo
             });
         }
         if (control_.has_notes()) read_notes();
+        if (waiting.runs && questions.due(trace_seconds() - begin)) {
+            listed.list();
+            ask(waiting);
+        }
         // Waits of a few sleeps are normal where ranks share cores.
         constexpr int few_sleeps = 8;
         if (++sleeps > few_sleeps) {
-            const std::uint64_t moves = moved_by_thread_.load(std::memory_order_relaxed);
+            const std::uint64_t moves = thread_.moves.load(std::memory_order_relaxed);
             if (const int peer = finalized.find(moves, waits_directly_for); peer != no_rank)
                 give_up(VESCOMM_ERROR_MISMATCH,
                         [&] { return finalized_sentence(control_.rank(), waiting.what(), peer); });

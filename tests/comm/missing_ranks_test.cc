@@ -1,14 +1,13 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The search for the ranks that keep a run from completing, as a pure function, and its notes.
+// The search for the ranks that keep a run from completing, as a pure function.
 #include "comm/missing_ranks.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
-
-#include "bootstrap/frame.h"
+#include <optional>
 
 namespace vescomm::internal {
 namespace {
@@ -81,34 +80,6 @@ TEST(MissingRanks, IgnoreAnswersOfRanksThatWereNotAsked) {
     search.add_waiting(1, {2});
     EXPECT_TRUE(search.complete());
     EXPECT_EQ(search.missing(), Ranks{1});
-}
-
-TEST(WaitNote, SurvivesItsEncoding) {
-    for (const WaitNote &note : {WaitNote{WaitNote::Kind::question, {7, 9}},
-                                 WaitNote{WaitNote::Kind::absent, {7, 0xffffffff}},
-                                 WaitNote{WaitNote::Kind::waits, {0, 1}, {0, 5, 7}}})
-        EXPECT_EQ(decode_wait_note(encode(note), 8), note);
-    const WaitNote many{WaitNote::Kind::waits, {0, 1}, Ranks(5000, 3)};
-    const auto read = decode_wait_note(encode(many), 8);
-    ASSERT_TRUE(read);
-    EXPECT_EQ(read->awaited.size(), max_noted_ranks);
-    EXPECT_LE(encode(many).size(), max_note_bytes);
-}
-
-TEST(WaitNote, IsRejectedIfItIsMalformed) {
-    const std::string note = encode({WaitNote::Kind::waits, {1, 2}, {3}});
-    EXPECT_TRUE(decode_wait_note(note, 4));
-    EXPECT_FALSE(decode_wait_note(note, 3)) << "there is no rank 3";
-    for (std::size_t size = 0; size < note.size(); ++size) {
-        const bool whole = size == note.size() - sizeof(std::uint32_t);
-        EXPECT_EQ(decode_wait_note(note.substr(0, size), 4).has_value(), whole) << size;
-    }
-    EXPECT_FALSE(decode_wait_note(note + "x", 4));
-    for (const char kind : {0, 4, -1}) EXPECT_FALSE(decode_wait_note(kind + note.substr(1), 4));
-    // Only a rank that waits names others.
-    for (const char kind : {1, 2}) EXPECT_FALSE(decode_wait_note(kind + note.substr(1), 4));
-    EXPECT_FALSE(decode_wait_note(
-        encode({WaitNote::Kind::waits, {1, 2}, Ranks(max_noted_ranks, 3)}) + note.substr(9), 4));
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Notes about waits (comm/missing_ranks.h), and the search that reads them.
+// Notes about waits (comm/wait_note.h), and the search that reads them.
 //
 //     byte 0    ranks; byte 1: the rank that searches
 //     the rest  notes: a byte for the sender, a byte for the size, the bytes
@@ -9,6 +9,7 @@
 // Invariants: a decoded note encodes to the same bytes and names ranks that exist; a search asks
 // every rank at most once, and neither asks nor names itself.
 #include "comm/missing_ranks.h"
+#include "comm/wait_note.h"
 
 #include <set>
 

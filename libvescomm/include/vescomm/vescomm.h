@@ -516,7 +516,7 @@ VESCOMM_API vescomm_status_t vescomm_comm_progress(vescomm_comm_t *comm);
  * Waits until every rank has called it.
  *
  * @return VESCOMM_OK. VESCOMM_ERROR_TIMEOUT, VESCOMM_ERROR_PEER_FAILED: the error text names the
- *         rank. VESCOMM_ERROR_MISMATCH: a rank has finalized the communicator instead.
+ *         rank. VESCOMM_ERROR_MISMATCH: a rank waits in another call, or has finalized.
  *         VESCOMM_ERROR_UNSUPPORTED: after 2^32 - 1 calls; create another communicator.
  *
  * Collective: yes, same order.  Blocking: yes, at most the timeout.
