@@ -5,6 +5,8 @@
 //
 //     c++ -std=c++20 arrays.cpp $(pkg-config --cflags --libs vescomm) -o arrays
 //     vescomm-run -n 3 ./arrays
+//
+// Rank 0 of three prints "largest 3, last token 2, gradient 3, left 2".
 #include <cstdio>
 #include <vescomm/vescomm.hpp>
 

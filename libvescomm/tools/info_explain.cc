@@ -29,6 +29,8 @@ constexpr int max_ranks_exchanging = 2048;
     throw Error(VESCOMM_ERROR_INVALID_ARGUMENT, why);
 }
 
+constexpr int default_node_ranks = 4;
+
 Collective collective_named(const std::string &name) {
     std::set<std::string_view> names;
     for (const AlgorithmEntry &entry : algorithms()) {
@@ -46,11 +48,12 @@ Nodes nodes_of(const Question &question) {
             if (size < 1)
                 refuse("--nodes: a node of " + std::to_string(size) +
                        " ranks; give at least 1 each");
-        return Nodes::from_sizes(question.nodes);
+        return Nodes::from_sizes(question.nodes.empty() ? std::vector{default_node_ranks}
+                                                        : question.nodes);
     }
-    if (question.nodes.size() != 1)
+    if (question.nodes.size() > 1)
         refuse("--nodes: with --ranks it is the number of nodes, one number");
-    const int count = question.nodes[0];
+    const int count = question.nodes.empty() ? 1 : question.nodes[0];
     if (count < 1 || count > question.ranks)
         refuse("--nodes " + std::to_string(count) + ": --ranks " + std::to_string(question.ranks) +
                " can be on 1 to " + std::to_string(question.ranks) + " nodes");
@@ -252,9 +255,13 @@ void explain(const Question &question) {
     const std::vector<AnyProblem> variants = variants_of(question);
     const AnyProblem &asked = variants[0];
     const Choice choice = choice_for(question, variants);
-    std::printf("%s of %llu bytes over %d ranks on %d nodes%s\n", question.collective.c_str(),
-                static_cast<unsigned long long>(question.bytes), asked->ranks(),
-                asked->nodes.count(), where(asked).c_str());
+    const auto number_of = [](int count, const char *thing) {
+        return std::to_string(count) + " " + thing + (count == 1 ? "" : "s");
+    };
+    std::printf("%s of %llu bytes over %s on %s%s\n", question.collective.c_str(),
+                static_cast<unsigned long long>(question.bytes),
+                number_of(asked->ranks(), "rank").c_str(),
+                number_of(asked->nodes.count(), "node").c_str(), where(asked).c_str());
 
     std::vector<Candidate> candidates = choice.candidates;
     for (Candidate &candidate : candidates)
@@ -290,8 +297,8 @@ void explain(const Question &question) {
 }
 
 void explain_growth(Question question, const std::vector<int> &ranks, bool as_json) {
-    const int of_a_node = question.nodes[0];
-    if (question.nodes.size() != 1 || of_a_node < 1)
+    const int of_a_node = question.nodes.empty() ? default_node_ranks : question.nodes[0];
+    if (question.nodes.size() > 1 || of_a_node < 1)
         refuse("--nodes: with --table it is the number of ranks of a node, one number from 1");
     struct Row {
         int ranks;

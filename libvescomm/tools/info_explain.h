@@ -14,7 +14,8 @@ namespace vescomm::internal {
 struct Question {
     std::string collective;
     std::uint64_t bytes = 1 << 20;
-    std::vector<int> nodes{4};  // ranks on each node; if `ranks` is set: the number of nodes
+    // Ranks on each node; empty: one node with 4. If `ranks` is set, the number of nodes; empty: 1.
+    std::vector<int> nodes;
     int ranks = 0;  // 0: given by `nodes`
     std::string ragged = "equal";
     bool per_node = false;  // all_gather_v: one slab for each node, not for each rank
@@ -31,7 +32,7 @@ struct Question {
 void explain(const Question &question);
 
 // Prints predicted times of all algorithms for each number of ranks, on nodes of question.nodes[0]
-// ranks. Throws as explain() does.
+// ranks; empty: 4. Throws as explain() does.
 void explain_growth(Question question, const std::vector<int> &ranks, bool as_json);
 
 }  // namespace vescomm::internal

@@ -270,6 +270,12 @@ void measure_node(Bench &bench, MeasuredTimes &times) {
         times.call = node.round_trips(1);
         times.flag = (node.round_trips(many) - times.call) / (many - 1) / 2;
         bench.say("a flag is seen after      %8.0f ns", times.flag * 1e9);
+        // Between sockets it takes about a microsecond.
+        constexpr double longest_flag = 20e-6;
+        if (times.flag > longest_flag && bench.comm().rank() == 0)
+            std::fprintf(stderr,
+                         "warning: other processes used the cores of these ranks, so the times are "
+                         "wrong: measure again while the machine is idle, with --bind core\n");
     }
     for (std::int64_t slab = smallest_slab; slab <= largest_slab; slab *= 2) {
         times.copies.push_back(node.copies(slab));

@@ -117,12 +117,15 @@ int main(int argc, char **argv) {
                  "measure memory and links with the ranks of a job; algorithms are chosen by that");
     auto *explain =
         app.add_option("--explain", question.collective, "a collective, such as all_gather_v");
-    app.add_option("--bytes", question.bytes, "size of the whole buffer, such as 4096, 64KiB, 1MiB")
-        ->transform(CLI::AsSizeValue(false))
+    app.add_option("--bytes", question.bytes,
+                   "size of the whole buffer, such as 4096, 64KiB or 64kB; default 1MiB")
+        ->transform(CLI::AsSizeValue(true))
+        ->type_name("SIZE")
         ->check(CLI::Range(std::uint64_t{0}, std::uint64_t{1} << 42))  // as large as arrays may be
         ->needs(explain);
     app.add_option("--nodes", question.nodes,
-                   "ranks on each node, such as 4 or 3,1,2; with --ranks, how many nodes")
+                   "ranks on each node, such as 3,1,2; default 4. With --ranks, how many nodes;\n"
+                   "default 1")
         ->delimiter(',')
         ->needs(explain);
     app.add_option("--ranks", question.ranks, "ranks, distributed evenly over the nodes")

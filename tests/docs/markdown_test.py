@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks the relative links of all Markdown pages of the repository, and their anchors."""
 
+import os
+import re
 import subprocess
 import unittest
 
@@ -56,6 +58,15 @@ class Markdown(unittest.TestCase):
             "docs/page.md:10: #gone: docs/page.md has no heading #gone",
             "docs/page.md:12: gone.c: the repository has no docs/gone.c",
         ])
+
+    def test_every_program_of_the_repository_in_a_command_can_be_run(self):
+        programs = set()
+        for page in sorted(path for path in repository() if path.endswith(".md")):
+            programs |= set(re.findall(r"^    \$? ?(?:\./)?((?:docs|perf|tests)/[\w/]+\.(?:py|sh))\b",
+                                       read(page), re.MULTILINE))
+        self.assertGreater(len(programs), 5)
+        refused = [path for path in sorted(programs) if not os.access(ROOT / path, os.X_OK)]
+        self.assertEqual(refused, [])
 
     def test_headings_have_the_anchors_of_github(self):
         lines = ["# A `code_span`, and [a link](x.md)!", "```", "# code", "```", "## Twice", "## Twice"]

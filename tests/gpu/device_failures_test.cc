@@ -426,6 +426,7 @@ TEST(DeviceMutations, AnUnregisteredBufferIsFound) {
 }
 
 TEST(DeviceMutations, AMissingStreamDependencyIsFound) {
+    SKIP_RACE_WITH_THREAD_SANITIZER();
     GpuLibraries libraries = gpu_libraries();
     libraries.cuda.memcpy_async = [](void *target, const void *source, std::size_t bytes, int kind,
                                      cuda::Stream) {

@@ -28,6 +28,20 @@ inline void expect_violation(const std::string &expression, const char *file, in
 #define EXPECT_THAT_VIOLATION(expression) \
     ::gpu_double::expect_violation(expression, __FILE__, __LINE__)
 
+// Ends a test of the double that makes a race on purpose: ThreadSanitizer would report it, too.
+#if defined(__SANITIZE_THREAD__)
+#define VESCOMM_THREAD_SANITIZER 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define VESCOMM_THREAD_SANITIZER 1
+#endif
+#endif
+#if defined(VESCOMM_THREAD_SANITIZER)
+#define SKIP_RACE_WITH_THREAD_SANITIZER() GTEST_SKIP() << "ThreadSanitizer reports its race"
+#else
+#define SKIP_RACE_WITH_THREAD_SANITIZER() static_assert(true)
+#endif
+
 // A device, which is that of the calling thread, with a stream that does not block. It frees its
 // arrays.
 struct Device {

@@ -57,6 +57,7 @@ TEST(GpuDouble, FindsAMissingStreamDependency) {
 }
 
 TEST(GpuDouble, AWaitOfTheHostOrdersStreams) {
+    SKIP_RACE_WITH_THREAD_SANITIZER();
     Device device(0);
     cuda::Stream second = nullptr;
     ASSERT_EQ(cudaStreamCreateWithFlags(&second, 1), 0);
@@ -75,6 +76,7 @@ TEST(GpuDouble, AWaitOfTheHostOrdersStreams) {
 }
 
 TEST(GpuDouble, TheLegacyStreamIsOrderedWithBlockingStreams) {
+    SKIP_RACE_WITH_THREAD_SANITIZER();
     Device device(0);
     cuda::Stream blocking = nullptr;
     ASSERT_EQ(cudaStreamCreateWithFlags(&blocking, 0), 0);

@@ -165,6 +165,16 @@ class Explain(unittest.TestCase):
         self.assertEqual(rows[0][2], "slab")
         self.assertIn("10000 ranks on 1250 nodes, one slab for each node", out)
 
+    def test_ranks_without_nodes_are_on_one(self):
+        for ranks, said in ((8, "8 ranks on 1 node,"), (2, "2 ranks on 1 node,"),
+                            (1, "1 rank on 1 node,")):
+            self.assertIn(said, self.explain("all_gather_v", "--ranks", ranks)[1])
+        self.assertIn("4 ranks on 1 node,", self.explain("all_gather_v")[1])
+
+    def test_bytes_have_decimal_and_binary_units(self):
+        for size, said in (("64kB", " 64000 bytes"), ("64KiB", " 65536 bytes")):
+            self.assertIn(said, self.explain("all_gather_v", "--bytes", size)[1])
+
     def test_assumes_a_slab_for_each_rank_as_a_buffer_does(self):
         arguments = ("all_gather_v", "--nodes", "4,4")
         self.assertEqual(self.explain(*arguments), self.explain(*arguments, "--per-rank"))
