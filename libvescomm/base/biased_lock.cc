@@ -9,16 +9,7 @@
 
 #include <ctime>
 
-#if defined(__SANITIZE_THREAD__)
-#define VESCOMM_THREAD_SANITIZER 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define VESCOMM_THREAD_SANITIZER 1
-#endif
-#endif
-#if !defined(VESCOMM_THREAD_SANITIZER)
-#define VESCOMM_THREAD_SANITIZER 0
-#endif
+#include "base/thread_sanitizer.h"
 
 namespace vescomm::internal {
 

@@ -16,11 +16,6 @@
 
 namespace vescomm::internal {
 
-// Bytes that a rank sent before it left may arrive later. A wait for such a rank ends when nothing
-// has moved for this long; between nodes also at least as long as a rank may be silent, because the
-// network may lose packets and send them again.
-inline constexpr double grace_after_finalize = 2;
-
 // Finds out, during one wait, that it is for a rank that has left and that nothing has moved for
 // long. A wait for any rank includes this one, which has not left: another of its threads may send.
 class FinalizedPeers {
@@ -60,6 +55,11 @@ public:
     }
 
 private:
+    // Bytes that a rank sent before it left may arrive later. A wait for such a rank ends when
+    // nothing has moved for this long; between nodes also at least as long as a rank may be silent,
+    // because the network may lose packets and send them again.
+    static constexpr double grace_after_finalize = 2;
+
     const Control &control_;
     const Transport &intra_node_;
     const double inter_node_grace_;

@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/thread_sanitizer.h"
 #include "gpu/double/gpu_double.h"
 
 namespace gpu_double {
@@ -29,14 +30,7 @@ inline void expect_violation(const std::string &expression, const char *file, in
     ::gpu_double::expect_violation(expression, __FILE__, __LINE__)
 
 // Ends a test of the double that makes a race on purpose: ThreadSanitizer would report it, too.
-#if defined(__SANITIZE_THREAD__)
-#define VESCOMM_THREAD_SANITIZER 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define VESCOMM_THREAD_SANITIZER 1
-#endif
-#endif
-#if defined(VESCOMM_THREAD_SANITIZER)
+#if VESCOMM_THREAD_SANITIZER
 #define SKIP_RACE_WITH_THREAD_SANITIZER() GTEST_SKIP() << "ThreadSanitizer reports its race"
 #else
 #define SKIP_RACE_WITH_THREAD_SANITIZER() static_assert(true)
