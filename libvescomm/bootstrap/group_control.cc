@@ -124,6 +124,7 @@ GroupControl::~GroupControl() {
 void GroupControl::wait_until_open(const std::string &label, Deadline deadline,
                                    const GroupState *parent) {
     const auto begin = Clock::now();
+    LoopDeadline limit(deadline, begin);
     session_->post(
         [state = state_, label](SessionCore &core) { core.client().open(state, label); });
     for (;;) {
@@ -132,7 +133,8 @@ void GroupControl::wait_until_open(const std::string &label, Deadline deadline,
         if (state_->opened()) return;
         check();
         if (parent != nullptr) parent->failure.check();
-        if (deadline.expired()) {
+        limit.look(Clock::now());
+        if (limit.expired()) {
             give_up(0, std::chrono::duration<double>(Clock::now() - begin).count(), label);
             check();
         }
@@ -141,7 +143,7 @@ void GroupControl::wait_until_open(const std::string &label, Deadline deadline,
                  fmt::format("rank {} was interrupted in {}", rank(), label));
             check();
         }
-        state_->wait(seen, next_interrupt(deadline.moment()));
+        state_->wait(seen, next_interrupt(limit.limit().moment()));
     }
 }
 

@@ -97,7 +97,7 @@ void Session::make_core() {
     thread_->add(core_.get());
 }
 
-std::shared_ptr<Session> Session::meet(const SessionOptions &options, Deadline deadline,
+std::shared_ptr<Session> Session::meet(const SessionOptions &options, Deadline &deadline,
                                        Creation &creation) {
     check(options);
     const std::string key = key_of(options);
@@ -142,9 +142,9 @@ std::shared_ptr<Session> Session::meet(const SessionOptions &options, Deadline d
     return session;
 }
 
-void Session::wait_until_met(Deadline deadline) {
+void Session::wait_until_met(Deadline &deadline) {
     const auto begin = Clock::now();
-    bool started = false, notified = false, expired = false;
+    bool started = false, notified = false;
     std::optional<Error> failure;
     const auto look = [&] {
         thread_->network().run([&] {
@@ -153,19 +153,21 @@ void Session::wait_until_met(Deadline deadline) {
             notified = core_->everyone_notified();
         });
     };
-    auto until = deadline.moment();
+    LoopDeadline limit(deadline, Clock::now());
+    std::optional<Clock::time_point> verdict;  // that of the hub comes before this time
     for (;;) {
         std::unique_lock lock(mutex_);
         const std::uint64_t seen = changes_;
         lock.unlock();
         look();
         if (started || failure) break;
-        if (Clock::now() >= until) {
-            if (std::exchange(expired, true)) break;
-            // Gives the hub time to name the missing ranks.
+        limit.look(Clock::now());
+        deadline = limit.limit();
+        if (verdict && Clock::now() >= *verdict) break;
+        if (!verdict && limit.expired()) {
             const double waited = seconds_since(begin);
             thread_->network().run([&] { core_->expire(waited); });
-            until = Clock::now() + std::chrono::seconds(2);
+            verdict = Clock::now() + std::chrono::seconds(2);
         }
         if (interrupted())
             throw Error(VESCOMM_ERROR_ABORTED,
@@ -173,7 +175,8 @@ void Session::wait_until_met(Deadline deadline) {
                                     "all ranks to connect",
                                     options_.rank, seconds_since(begin)));
         lock.lock();
-        changed_.wait_until(lock, next_interrupt(until), [&] { return changes_ != seen; });
+        changed_.wait_until(lock, next_interrupt(verdict.value_or(deadline.moment())),
+                            [&] { return changes_ != seen; });
     }
     if (started && !failure) {
         thread_->network().run([&] { host_ = core_->host(); });

@@ -51,7 +51,8 @@ public:
     //                     only this rank is notified.
     //   PEER_FAILED       a process died while others were still awaited
     //   SYSTEM            the port is in use, or the operating system refused something else
-    static std::shared_ptr<Session> meet(const SessionOptions &options, Deadline deadline,
+    // The deadline moves while this process does not run.
+    static std::shared_ptr<Session> meet(const SessionOptions &options, Deadline &deadline,
                                          Creation &creation);
     ~Session();
     Session(const Session &) = delete;
@@ -80,9 +81,9 @@ public:
         std::vector<int> left;  // ranks of the group that are left, ascending
     };
     // Forms a session of the survivors of origin.left. Collective over them. `failed`: ranks of the
-    // group to leave out although they may be alive. Throws Error.
+    // group to leave out although they may be alive. Throws Error. The deadline moves as in meet().
     static std::shared_ptr<Session> regroup(Origin origin, const std::set<int> &failed,
-                                            Deadline deadline);
+                                            Deadline &deadline);
     // nullptr: not a session of survivors.
     const Origin *origin() const { return origin_ ? &*origin_ : nullptr; }
 
@@ -97,7 +98,7 @@ private:
     Session(std::shared_ptr<ControlThread> thread, const SessionOptions &options);
 
     void make_core();
-    void wait_until_met(Deadline deadline);
+    void wait_until_met(Deadline &deadline);
     void changed();
     // Queues a function for the network's thread; it is dropped if the session is destroyed first.
     void post(std::function<void(SessionCore &)> function);

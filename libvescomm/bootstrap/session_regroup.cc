@@ -17,7 +17,7 @@
 namespace vescomm::internal {
 
 std::shared_ptr<Session> Session::regroup(Origin origin, const std::set<int> &failed,
-                                          Deadline deadline) {
+                                          Deadline &deadline) {
     const auto begin = Clock::now();
     std::set<int> excluded = failed;
     for (std::size_t member = 0; member < origin.members.size(); ++member)
@@ -78,10 +78,16 @@ std::shared_ptr<Session> Session::regroup(Origin origin, const std::set<int> &fa
         regroup->begin();
     });
     const auto over = [&] { return !shared.survivors.empty() || shared.error; };
+    LoopDeadline limit(deadline, Clock::now());
+    const auto expired = [&] {
+        limit.look(Clock::now());
+        deadline = limit.limit();
+        return limit.expired();
+    };
     {
         std::unique_lock lock(shared.mutex);
         while (!shared.changed.wait_until(lock, next_interrupt(deadline.moment()), over) &&
-               !deadline.expired()) {
+               !expired()) {
             lock.unlock();
             const bool end = interrupted();
             lock.lock();

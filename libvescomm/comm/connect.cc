@@ -125,7 +125,7 @@ std::shared_ptr<Communicator> connect(SessionOptions session, const Settings &se
         return Communicator::create(std::move(control), config.node, config,
                                     transports_for(config));
     }
-    const Deadline deadline = Deadline::after(config.timeout_seconds);
+    Deadline deadline = Deadline::after(config.timeout_seconds);
     std::vector<int> everyone(static_cast<std::size_t>(session.ranks));
     std::iota(everyone.begin(), everyone.end(), 0);
     for (;;) {
