@@ -9,10 +9,23 @@ namespace vescomm::internal {
 
 namespace {
 
-// Notes that wait to be taken: a rank that computes for long takes none.
 constexpr std::size_t max_notes = 1024;
 
 }  // namespace
+
+bool WaitingNotes::put(int from, std::string bytes) {
+    const std::lock_guard lock(mutex_);
+    if (notes_.size() == max_notes) return false;
+    notes_.emplace_back(from, std::move(bytes));
+    any_ = true;
+    return true;
+}
+
+std::vector<std::pair<int, std::string>> WaitingNotes::take() {
+    const std::lock_guard lock(mutex_);
+    any_ = false;
+    return std::exchange(notes_, {});
+}
 
 void GroupState::changed(std::unique_lock<std::mutex> lock) {
     ++reports_;
@@ -47,11 +60,7 @@ void GroupState::report_all_left() {
 }
 
 void GroupState::report_note(int which, std::string bytes) {
-    std::unique_lock lock(mutex_);
-    if (notes_.size() == max_notes) return;
-    notes_.emplace_back(which, std::move(bytes));
-    has_notes_ = true;
-    changed(std::move(lock));
+    if (notes_.put(which, std::move(bytes))) wake();
 }
 
 void GroupState::wake() {
@@ -88,12 +97,6 @@ std::optional<std::vector<std::string>> GroupState::take_answer() {
     auto answer = std::move(answer_);
     answer_.reset();
     return answer;
-}
-
-std::vector<std::pair<int, std::string>> GroupState::take_notes() {
-    const std::lock_guard lock(mutex_);
-    has_notes_ = false;
-    return std::exchange(notes_, {});
 }
 
 std::uint64_t GroupState::reports() const {

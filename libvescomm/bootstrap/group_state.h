@@ -17,6 +17,23 @@
 
 namespace vescomm::internal {
 
+// Notes of other ranks that wait to be taken.
+//
+// Threads: safe.
+class WaitingNotes {
+public:
+    // Returns false if too many wait already: a rank that computes for long takes none.
+    bool put(int from, std::string bytes);
+    // Ordered by arrival, with the rank.
+    std::vector<std::pair<int, std::string>> take();
+    bool any() const noexcept { return any_.load(std::memory_order_relaxed); }
+
+private:
+    std::mutex mutex_;
+    std::vector<std::pair<int, std::string>> notes_;
+    std::atomic<bool> any_{false};
+};
+
 // A group as the caller of one of its processes sees it. The network's thread reports what the hub
 // sends (SessionClient), and the caller's thread waits for it.
 //
@@ -56,8 +73,8 @@ public:
     bool has_left(int rank) const;
     bool any_has_left() const;
     std::optional<std::vector<std::string>> take_answer();
-    std::vector<std::pair<int, std::string>> take_notes();
-    bool has_notes() const noexcept { return has_notes_.load(std::memory_order_relaxed); }
+    std::vector<std::pair<int, std::string>> take_notes() { return notes_.take(); }
+    bool has_notes() const noexcept { return notes_.any(); }
     // wait() returns when reports() differs from `seen`, at the latest at `until`.
     std::uint64_t reports() const;
     void wait(std::uint64_t seen, Clock::time_point until) const;
@@ -74,8 +91,7 @@ private:
     bool all_left_ = false;
     std::vector<bool> left_;
     std::optional<std::vector<std::string>> answer_;
-    std::vector<std::pair<int, std::string>> notes_;
-    std::atomic<bool> has_notes_{false};
+    WaitingNotes notes_;
     std::mutex call_mutex_;  // held while on_event's function runs
     std::function<void()> call_;
 };

@@ -83,17 +83,20 @@ void run_group(const char *function, DeviceCommunicator &comm,
                cuda::Stream stream) {
     WorkspaceParts parts(function, comm);
     std::vector<RaggedCall> calls;
+    std::vector<DeviceCall> begun;
     for (std::size_t k = 0; k < buffers.size(); ++k) {
         RaggedCall call;
         call.placement = &buffers[k]->placement();
         call.reduction = reductions.empty() ? nullptr : &reductions[k];
         parts.choose(call, *buffers[k]);
+        begun.push_back(device_call(call, buffers[k]->type()));
         if (call.placement->sum() == 0) continue;
         if (call.method == DeviceMethod::peer) call.peers = buffers[k]->peers(comm);
         call.whole = buffers[k]->data();
         call.shard = buffers[k]->shard(comm.rank());
         calls.push_back(call);
     }
+    for (const DeviceCall &call : begun) comm.begin_call(call);
     if (!calls.empty()) run(comm, calls, stream);
 }
 

@@ -9,6 +9,12 @@
 #include "gpu/relaxed_capture.h"
 
 namespace vescomm::internal {
+namespace {
+
+// Time for the calls of other nodes to arrive after a failure.
+constexpr double note_seconds = 0.5;
+
+}  // namespace
 
 // INVALID_ARGUMENT is none: it means that nothing has happened, and NCCL's failures break the
 // communicator.
@@ -56,22 +62,24 @@ void DeviceCommunicator::connect() {
             throw Error(VESCOMM_ERROR_UNSUPPORTED,
                         "VESCOMM_ENCRYPTION=yes is set, and NCCL does not encrypt the data between "
                         "nodes; use one node, or set it to no");
-        if (const auto error = libraries_.cuda.get_device(&device_); error != cuda::success)
+        int device = -1;
+        if (const auto error = libraries_.cuda.get_device(&device); error != cuda::success)
             throw Error(VESCOMM_ERROR_SYSTEM, "cudaGetDevice() failed: " + cuda_reason(error));
-        if (options_.borrowed != nullptr) check_borrowed();
-        else if (!watch_) watch_ = make_watch();
+        if (options_.borrowed != nullptr) check_borrowed(device);
+        nccl_.use_device(device);
         if (rank() != 0 || options_.borrowed != nullptr) return std::string();
         nccl::UniqueId id;
         if (const auto result = libraries_.nccl.get_unique_id(&id); result != nccl::success)
             throw Error(status_of(result), "ncclGetUniqueId() failed: " + reason(result));
         return std::string(id.internal, sizeof id.internal);
     });
-    if (options_.borrowed != nullptr) nccl_ = options_.borrowed;
+    if (options_.borrowed != nullptr) nccl_.set(options_.borrowed);
     else create_nccl(ids[0]);
     complete();
 }
 
 void DeviceCommunicator::complete() {
+    calls_ = std::make_unique<DeviceCallMatch>(comm_);
     link_peers();
     if (options_.workspace_bytes == 0) return;
     // Every rank knows whether all of them have their workspace.
@@ -110,21 +118,11 @@ void DeviceCommunicator::create_nccl(const std::string &text) {
         function,
         [made, id, ranks = ranks(), rank = rank(), init = libraries_.nccl.comm_init_rank_config](
             const cuda::Runtime &) { return init(&made->comm, ranks, id, rank, &made->config); });
-    nccl_ = made->comm;
+    nccl_.set(made->comm);
     require(result, function);
 }
 
-std::unique_ptr<NcclWatch> DeviceCommunicator::make_watch() {
-    return std::make_unique<NcclWatch>(
-        comm_->config().timeout_seconds, [this] { return comm_->failure().broken(); },
-        [this] {
-            // After a revocation the communicator still exists.
-            if (libraries_.nccl.comm_revoke != nullptr) libraries_.nccl.comm_revoke(nccl_, 0);
-            else libraries_.nccl.comm_abort(nccl_);
-        });
-}
-
-void DeviceCommunicator::check_borrowed() const {
+void DeviceCommunicator::check_borrowed(int device) const {
     if (const std::string other = other_nccl(libraries_.nccl); !other.empty())
         throw Error(
             VESCOMM_ERROR_INVALID_ARGUMENT,
@@ -140,22 +138,52 @@ void DeviceCommunicator::check_borrowed() const {
             throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
                         "nccl_comm is no communicator of this NCCL, or has a call in progress: " +
                             reason(result));
-    if (its_ranks == ranks() && its_rank == rank() && its_device == device_) return;
+    if (its_ranks == ranks() && its_rank == rank() && its_device == device) return;
     throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
                 "nccl_comm is rank " + std::to_string(its_rank) + " of " +
                     std::to_string(its_ranks) + " on device " + std::to_string(its_device) +
                     ", and the communicator is rank " + std::to_string(rank()) + " of " +
-                    std::to_string(ranks()) + " on device " + std::to_string(device_));
+                    std::to_string(ranks()) + " on device " + std::to_string(device));
 }
 
 void DeviceCommunicator::check() {
     end_if_broken([&] { comm_->check(); });
-    nccl::Result error = nccl::success;
-    const nccl::Result result = libraries_.nccl.comm_get_async_error(nccl_, &error);
-    if (result != nccl::success) error = result;
+    const nccl::Result error = nccl_.state();
     if (error != nccl::success && error != nccl::in_progress)
-        fail(status_of(error),
-             "NCCL failed on rank " + std::to_string(rank()) + ": " + reason(error));
+        fail_call(status_of(error),
+                  "NCCL failed on rank " + std::to_string(rank()) + ": " + reason(error));
+}
+
+void DeviceCommunicator::begin_call(const DeviceCall &call) {
+    calls_->add(call);
+    if (const std::string why = calls_->compare_next(); !why.empty()) [[unlikely]]
+        fail(VESCOMM_ERROR_MISMATCH, why);
+}
+
+void DeviceCommunicator::compare_calls() {
+    if (!calls_) return;
+    if (const std::string why = calls_->compare_all(); !why.empty())
+        fail(VESCOMM_ERROR_MISMATCH, why);
+}
+
+void DeviceCommunicator::fail_call(vescomm_status_t status, const std::string &why) {
+    compare_calls();
+    // Ranks of other nodes that have failed too send their calls.
+    if (calls_ && calls_->between_nodes()) {
+        calls_->send_to_nodes();
+        const Deadline answers = Deadline::after(note_seconds);
+        while (!answers.expired()) {
+            end_if_broken([&] { comm_->try_progress(); });
+            compare_calls();
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+    }
+    fail(status, why);
+}
+
+std::string DeviceCommunicator::late_ranks() const {
+    const std::string late = calls_ ? calls_->behind() : "";
+    return late.empty() ? "" : "; " + late;
 }
 
 void DeviceCommunicator::check_call(const char *function) {
@@ -164,12 +192,12 @@ void DeviceCommunicator::check_call(const char *function) {
 }
 
 void DeviceCommunicator::check_device(const char *function) {
-    int device = -1;
-    require_cuda(libraries_.cuda.get_device(&device), "cudaGetDevice()");
-    if (device != device_)
+    int current = -1;
+    require_cuda(libraries_.cuda.get_device(&current), "cudaGetDevice()");
+    if (current != device())
         throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
-                    std::string(function) + ": the current device is " + std::to_string(device) +
-                        ", and the communicator was created on device " + std::to_string(device_) +
+                    std::string(function) + ": the current device is " + std::to_string(current) +
+                        ", and the communicator was created on device " + std::to_string(device()) +
                         "; call cudaSetDevice() first");
 }
 
@@ -202,11 +230,12 @@ void DeviceCommunicator::wait(cuda::Stream stream) {
 void DeviceCommunicator::require(nccl::Result result, const char *function) {
     if (result == nccl::in_progress) result = settle(function);
     if (result == nccl::success) return;
-    if (watch_ && watch_->ended())
-        fail(VESCOMM_ERROR_TIMEOUT, "rank " + std::to_string(rank()) + " waited in " + function +
-                                        " until its deadline: another rank has not made the call");
-    fail(status_of(result), std::string(function) + " failed on rank " + std::to_string(rank()) +
-                                ": " + reason(result));
+    if (nccl_.watch_ended())
+        fail_call(VESCOMM_ERROR_TIMEOUT,
+                  "rank " + std::to_string(rank()) + " waited in " + function +
+                      " until its deadline: another rank has not made the call" + late_ranks());
+    fail_call(status_of(result), std::string(function) + " failed on rank " +
+                                     std::to_string(rank()) + ": " + reason(result));
 }
 
 void DeviceCommunicator::require_cuda(cuda::Error error, const char *function) {
@@ -225,9 +254,7 @@ std::string DeviceCommunicator::cuda_reason(cuda::Error error) const {
 nccl::Result DeviceCommunicator::settle(const char *function) {
     nccl::Result result = nccl::in_progress;
     poll(function, [&] {
-        nccl::Result error = nccl::success;
-        result = libraries_.nccl.comm_get_async_error(nccl_, &error);
-        if (result == nccl::success) result = error;
+        result = nccl_.state();
         return result != nccl::in_progress;
     });
     return result;
@@ -240,11 +267,60 @@ void DeviceCommunicator::fail(vescomm_status_t status, const std::string &why) {
     throw Error(status, why);
 }
 
-std::string DeviceCommunicator::reason(nccl::Result result) const {
-    std::string text = libraries_.nccl.get_error_string(result);
-    const char *last = libraries_.nccl.get_last_error(nccl_);
-    if (last != nullptr && *last != '\0') text += std::string(" (") + last + ")";
-    return text;
+// ---- the end ----
+
+DeviceCommunicator::~DeviceCommunicator() {
+    const RelaxedCapture relaxed(libraries_.cuda);
+    if (comm_->failure().broken()) abort_nccl();
+    if (!memories_.empty() || workspace_ != nullptr) {
+        if (device_is_idle()) {
+            for (const auto &[pointer, memory] : memories_) release(pointer, memory);
+            if (workspace_ != nullptr) release(workspace_, {});
+        } else {
+            log_leak(*comm_, "its device memory", "work of the device may still use it");
+            if (peer_links_) peer_links_->leak();
+        }
+    }
+    nccl_.finalize();
+    abort_nccl();  // no effect if it has been finalized
+}
+
+void DeviceCommunicator::end_nccl() noexcept {
+    if (peer_links_) peer_links_->end();
+    nccl_.end();
+}
+
+void DeviceCommunicator::abort_nccl() noexcept {
+    if (peer_links_) peer_links_->end();
+    nccl_.abort();
+}
+
+BackgroundCall DeviceCommunicator::synchronize_device() const {
+    return call_on_device(libraries_.cuda, device(),
+                          [](const cuda::Runtime &cuda) { return cuda.device_synchronize(); });
+}
+
+cuda::Error DeviceCommunicator::wait_for_device(const char *what) {
+    const BackgroundCall idle = synchronize_device();
+    poll(what, [&] { return idle.done(); });
+    return idle.result();
+}
+
+bool DeviceCommunicator::usable() const {
+    try {
+        comm_->check();
+        return true;
+    } catch (const Error &) {
+        return false;
+    }
+}
+
+bool DeviceCommunicator::device_is_idle() noexcept {
+    if (nccl_.forgotten()) return false;
+    const BackgroundCall wait = synchronize_device();
+    // After any other error of CUDA no work of the device runs any more.
+    return wait.wait(comm_->failure().broken() ? end_limit(*comm_) : comm_->deadline()) &&
+           wait.result() != cuda::capture_unsupported;
 }
 
 }  // namespace vescomm::internal

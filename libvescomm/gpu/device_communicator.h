@@ -2,20 +2,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
 #include "comm/communicator.h"
-#include "gpu/background_call.h"
+#include "gpu/device_call_match.h"
 #include "gpu/gpu_libraries.h"
-#include "gpu/nccl_watch.h"
+#include "gpu/nccl_communicator.h"
 #include "gpu/peer_links.h"
 
 namespace vescomm::internal {
@@ -38,9 +36,8 @@ struct DeviceMemory {
 // communicator is broken, the next check() or wait() aborts or revokes NCCL's, which ends its
 // kernels.
 //
-// No call waits for the end of NCCL without a limit. NCCL ends when no graph holds its work any
-// more, and its kernels end only if the earlier work of their streams does. After the limit NCCL's
-// communicator, the memory that its kernels may use and the waiting thread are leaked.
+// No call waits for the end of NCCL or of other work without a limit. After the limit the memory
+// that may still be used is leaked.
 //
 // Threads: one at a time.
 class DeviceCommunicator {
@@ -76,10 +73,10 @@ public:
 
     int rank() const { return comm_->rank(); }
     int ranks() const { return comm_->ranks(); }
-    int device() const { return device_; }
+    int device() const { return nccl_.device(); }
     Communicator &comm() const { return *comm_; }
     const GpuLibraries &libraries() const { return libraries_; }
-    nccl::Comm nccl() const { return nccl_; }
+    nccl::Comm nccl() const { return nccl_.get(); }
     const Options &options() const { return options_; }
     char *workspace() const { return static_cast<char *>(workspace_); }
     // True: NCCL has created its communicator from that of another one.
@@ -92,21 +89,22 @@ public:
     void check_call(const char *function);
     // Throws unless the current device is that of create().
     void check_device(const char *function);
+    // This rank makes a collective call, whose arguments are checked. Throws MISMATCH, which breaks
+    // the communicator, if another rank has made a different one.
+    void begin_call(const DeviceCall &call);
     // Waits until the work of the stream is complete. Throws as check(), and TIMEOUT at the
     // deadline, which breaks the communicator.
     void wait(cuda::Stream stream);
 
-    // Makes a call of NCCL that may wait for other ranks, while NCCL connects: in the first calls.
-    // The wait ends when the communicator breaks, and at the deadline. Throws as require().
+    // Makes a call of NCCL; see NcclCommunicator::watched(). Throws as require().
     template <typename Call>
     void call(const char *function, const Call &call) {
         require(watched(call), function);
     }
-    // Makes a call of NCCL within the same limits. Returns NCCL's result.
+    // Returns NCCL's result.
     template <typename Call>
     nccl::Result watched(const Call &call) {
-        const NcclWatch::Scope scope(watch_.get());
-        return call();
+        return nccl_.watched(call);
     }
     // Throws if a call of NCCL failed; the communicator then is broken. Waits until NCCL has
     // started the call, if its communicator is the caller's and does not block. No group is open
@@ -138,7 +136,11 @@ public:
 private:
     DeviceCommunicator(std::shared_ptr<Communicator> comm, const Options &options,
                        const GpuLibraries &libraries)
-        : comm_(std::move(comm)), options_(options), libraries_(libraries) {}
+        : comm_(std::move(comm)),
+          options_(options),
+          libraries_(libraries),
+          nccl_(*comm_, libraries,
+                {.shrinkable = options.shrinkable, .borrowed = options.borrowed != nullptr}) {}
 
     // Collective: compares the options of all ranks.
     void compare_options(Deadline deadline);
@@ -146,53 +148,38 @@ private:
     // Collective: what NCCL's communicator is needed for.
     void complete();
     nccl::Config nccl_config() const;
-    // The watch of calls on NCCL's communicator.
-    std::unique_ptr<NcclWatch> make_watch();
     // Creates NCCL's communicator.
     void create_nccl(const std::string &id);
     // Throws unless the caller's communicator of NCCL has the ranks of this one, on this device.
-    void check_borrowed() const;
-    // Ends NCCL's communicator in an orderly way. Needs no progress of the communicator, which may
-    // have been freed.
-    void finalize_nccl() noexcept;
+    void check_borrowed(int device) const;
+    // fail(), unless the ranks have made different calls: that then is the failure.
+    [[noreturn]] void fail_call(vescomm_status_t status, const std::string &why);
+    // Throws MISMATCH if the ranks have made different calls.
+    void compare_calls();
+    // The ranks that a call waits for, as the end of a sentence.
+    std::string late_ranks() const;
     // Polls until NCCL has ended what it does in the background. Returns its result.
     nccl::Result settle(const char *function);
     // Waits until `done` returns true; makes progress on the communicator meanwhile. Throws the
     // failure of the communicator, and TIMEOUT.
     template <typename Done>
     void poll(const char *what, const Done &done);
-    // False if the communicator of NCCL was aborted or revoked, also by the watch.
-    bool has_nccl() const { return nccl_ != nullptr && !revoked_ && !(watch_ && watch_->ended()); }
     // Calls `make_progress`, which throws the failure of the communicator. Kernels of NCCL have
     // ended when it throws.
     template <typename Progress>
     void end_if_broken(const Progress &make_progress);
-    // After a failure: ends the kernels of NCCL within the limit, by a revocation or by an abort.
+    // After a failure: end the kernels of peers and NCCL's; see NcclCommunicator.
     void end_nccl() noexcept;
-    // Revokes NCCL's communicator: its kernels end. Returns false if it does not end within the
-    // limit, or if NCCL cannot; the communicator of NCCL is forgotten if it must not be used.
-    bool revoke_nccl() noexcept;
-    // Forgets NCCL's communicator, which a call that does not return still uses, and logs the leak.
-    void forget_nccl(const char *why) noexcept;
-    // Ends the kernels and the communicator of NCCL within the limit; forgets one of the caller.
     void abort_nccl() noexcept;
-    // Limit of a wait for the end of NCCL or of work.
-    Deadline end_limit() const;
     // Makes a call of NCCL that waits for other ranks, in a thread of its own. Throws the failure
     // of the communicator, and TIMEOUT; the thread then stays, with what the call owns. Otherwise
     // returns NCCL's result.
     template <typename Call>
     nccl::Result call_in_background(const char *function, const Call &call);
+
     // ---- device_derive.cc ----
 
-    // A communicator of NCCL that is created from this one's.
-    struct Derivation {
-        nccl::Config config;
-        std::vector<int> excluded;
-        nccl::Comm comm = nullptr;  // valid after the call; nullptr: this rank is in none
-        std::atomic<bool> given_up{
-            false};  // a thread that has not begun the call does not begin it
-    };
+    using Derivation = NcclCommunicator::Derivation;
     // The reason why NCCL cannot create one; empty: it can.
     std::string why_not_derived(const void *function, const char *name) const;
     // Makes `call`, which fills `made`, in a thread of its own. `waiter` waits for it: the failure
@@ -201,18 +188,11 @@ private:
     template <typename Call>
     void derive(DeviceCommunicator &waiter, const Communicator *child, const char *function,
                 const std::shared_ptr<Derivation> &made, const Call &call);
-    // Ends the call of derive() within the limit. Returns false if it still runs.
-    bool end_derivation() noexcept;
     // Throws unless the communicator of NCCL has the ranks of this one.
     void check_derived(const char *function, nccl::Comm comm) const;
-    // Aborts a communicator of NCCL within the limit.
-    void abort_derived(Derivation &made) const noexcept;
     // Waits for the work of the device before a derivation.
     void wait_before_derivation(const char *function);
 
-    // Starts `call(cuda)` on the device, in a thread of its own.
-    template <typename Call>
-    BackgroundCall call_on_device(const Call &call) const;
     // Starts a wait for all work of the device; the result is CUDA's error.
     BackgroundCall synchronize_device() const;
     // Waits for all work of the device. Throws as wait(). Returns CUDA's error.
@@ -221,11 +201,9 @@ private:
     bool usable() const;
     // Waits for all work of the device within the limit. Returns false if some may still run.
     bool device_is_idle() noexcept;
-    // Logs that something stays until the process ends.
-    void log_leak(const char *what, const char *why) const noexcept;
     // The text of an error of CUDA, which it clears: the program does not find it later.
     std::string cuda_reason(cuda::Error error) const;
-    std::string reason(nccl::Result result) const;
+    std::string reason(nccl::Result result) const { return nccl_.reason(result); }
     void register_memory(void *pointer, DeviceMemory &memory);
     // Collective: prepares the kernels that read other ranks' memory, if all ranks can.
     void link_peers();
@@ -236,20 +214,14 @@ private:
     const std::shared_ptr<Communicator> comm_;
     const Options options_;
     const GpuLibraries &libraries_;
-    int device_ = -1;
-    nccl::Comm nccl_ = nullptr;  // nullptr: not connected, or aborted
-    bool revoked_ = false;  // nccl_ was revoked, or a revocation of it has failed
+    NcclCommunicator nccl_;
     bool derived_ = false;
-    // A call that derive() has begun on nccl_, and what it fills.
-    std::optional<BackgroundCall> derivation_;
-    std::shared_ptr<Derivation> derived_comm_;
-    bool abort_runs_ = false;  // the abort has not ended within its limit
     std::string why_no_peers_ = "unknown";
     std::unique_ptr<PeerLinks> peer_links_;
-    std::unique_ptr<NcclWatch> watch_;  // nullptr: the communicator of NCCL is the caller's
     void *workspace_ = nullptr;
     std::map<void *, DeviceMemory> memories_;  // of allocate(), by first address
     std::uint64_t allocations_ = 0;  // calls of allocate() that succeeded on all ranks
+    std::unique_ptr<DeviceCallMatch> calls_;
 };
 
 // The status of a failure of NCCL.

@@ -10,22 +10,12 @@
 
 #include "base/interrupt.h"
 #include "gpu/device_communicator.h"
-#include "gpu/relaxed_capture.h"
 
 namespace vescomm::internal {
 
 template <typename Call>
-BackgroundCall DeviceCommunicator::call_on_device(const Call &call) const {
-    return BackgroundCall([cuda = libraries_.cuda, device = device_, call] {
-        const RelaxedCapture relaxed(cuda);
-        cuda.set_device(device);
-        return call(cuda);
-    });
-}
-
-template <typename Call>
 nccl::Result DeviceCommunicator::call_in_background(const char *function, const Call &call) {
-    const BackgroundCall running = call_on_device(call);
+    const BackgroundCall running = call_on_device(libraries_.cuda, device(), call);
     poll(function, [&] { return running.done(); });
     return running.result();
 }
@@ -48,11 +38,18 @@ void DeviceCommunicator::poll(const char *what, const Done &done) {
     // the core to others.
     const Clock::time_point sleep_after = Clock::now() + std::chrono::milliseconds(1);
     auto pause = std::chrono::microseconds(10);
+    Clock::duration long_wait = std::chrono::milliseconds(250);
+    const Clock::time_point begin = Clock::now();
     while (!done()) {
         end_if_broken([&] { comm_->try_progress(); });
+        compare_calls();
+        if (calls_ && Clock::now() - begin >= long_wait) {
+            calls_->send_to_nodes();
+            long_wait *= 2;
+        }
         if (limit.expired())
-            fail(VESCOMM_ERROR_TIMEOUT,
-                 "rank " + std::to_string(rank()) + " waited for " + what + " until its deadline");
+            fail(VESCOMM_ERROR_TIMEOUT, "rank " + std::to_string(rank()) + " waited for " + what +
+                                            " until its deadline" + late_ranks());
         if (can_interrupt() && Clock::now() >= ask) {
             if (interrupted())
                 fail(VESCOMM_ERROR_ABORTED, "the program of rank " + std::to_string(rank()) +

@@ -16,9 +16,6 @@
 namespace vescomm::internal {
 namespace {
 
-// Seconds in which a call of NCCL that nothing ends may find the failure of another rank.
-constexpr double grace_seconds = 0.5;
-
 // Facts of a rank, which it sends to the others; a sentence may follow.
 struct ParentPlace {
     std::int32_t rank = 0;  // in the parent
@@ -132,12 +129,10 @@ std::string DeviceCommunicator::why_not_derived(const void *function, const char
     if (function == nullptr || libraries_.nccl.comm_revoke == nullptr)
         return "NCCL " + nccl_version_text(libraries_.nccl_version) + " lacks " +
                (function == nullptr ? name : "ncclCommRevoke()");
-    if (nccl_ == nullptr)
+    if (nccl() == nullptr)
         return "a failure has aborted the parent's communicator of NCCL; the option shrinkable "
                "keeps it";
-    nccl::Result error = nccl::success;
-    const nccl::Result result = libraries_.nccl.comm_get_async_error(nccl_, &error);
-    if (result != nccl::success) error = result;
+    const nccl::Result error = nccl_.state();
     if (error != nccl::success) return "the parent's communicator of NCCL failed: " + reason(error);
     return {};
 }
@@ -159,59 +154,27 @@ void DeviceCommunicator::derive(DeviceCommunicator &waiter, const Communicator *
                                 const char *function, const std::shared_ptr<Derivation> &made,
                                 const Call &call) {
     try {
-        derived_comm_ = made;
-        // A revocation does not end a call that begins after it.
-        derivation_.emplace(call_on_device([made, call](const cuda::Runtime &cuda) {
-            return made->given_up ? nccl::system_error : call(cuda);
-        }));
+        nccl_.start_derivation(made, call);
         waiter.poll(function, [&] {
             if (child != nullptr) child->check();
-            return derivation_->done();
+            return nccl_.derivation()->done();
         });
-        const nccl::Result result = derivation_->result();
+        const nccl::Result result = nccl_.derivation()->result();
         if (result != nccl::success)
             waiter.fail(status_of(result), std::string(function) + " failed on rank " +
                                                std::to_string(waiter.rank()) + ": " +
                                                reason(result));
-        derivation_.reset();
+        nccl_.forget_derivation();
     } catch (const std::exception &error) {
         const auto *known = dynamic_cast<const Error *>(&error);
         if (!comm_->failure().broken())
             comm_->fail(known != nullptr ? known->status : VESCOMM_ERROR_SYSTEM,
                         std::string(function) + " was given up on rank " + std::to_string(rank()) +
                             ": " + error.what());
-        // The parent is not used again: it may have messages of this call.
-        if (end_derivation()) {
-            derivation_.reset();
-            abort_derived(*made);
-            abort_nccl();
-        } else {
-            derivation_.reset();
-            forget_nccl("a call that creates a communicator from it does not return");
-        }
+        if (peer_links_) peer_links_->end();
+        nccl_.abandon_derivation();
         throw;
     }
-}
-
-bool DeviceCommunicator::end_derivation() noexcept {
-    if (!derivation_ || derivation_->done()) return true;
-    derived_comm_->given_up = true;
-    if (nccl_ == nullptr) return false;  // it was given up before
-    // NCCL revokes a communicator once. Without that the call ends only if NCCL finds the failure.
-    if (revoked_) return derivation_->wait(Deadline::after(grace_seconds));
-    revoke_nccl();
-    return derivation_->wait(end_limit());
-}
-
-void DeviceCommunicator::abort_derived(Derivation &made) const noexcept {
-    const nccl::Comm ended = std::exchange(made.comm, nullptr);
-    if (ended == nullptr) return;
-    const BackgroundCall abort =
-        call_on_device([comm_abort = libraries_.nccl.comm_abort, ended](const cuda::Runtime &) {
-            return comm_abort(ended);
-        });
-    if (!abort.wait(end_limit()))
-        log_leak("a new communicator of NCCL", "ncclCommAbort() does not return");
 }
 
 void DeviceCommunicator::check_derived(const char *function, nccl::Comm comm) const {
@@ -256,8 +219,7 @@ std::unique_ptr<DeviceCommunicator> DeviceCommunicator::split(DeviceCommunicator
         if (made) {
             made->compare_options(then);
             place = place_in(*comm, place, label, then);
-            made->device_ = parent.device_;
-            made->watch_ = made->make_watch();
+            made->nccl_.use_device(parent.device());
         }
         return pack(place);
     }));
@@ -270,7 +232,7 @@ std::unique_ptr<DeviceCommunicator> DeviceCommunicator::split(DeviceCommunicator
     const auto derivation = std::make_shared<Derivation>();
     derivation->config = made ? made->nccl_config() : parent.nccl_config();
     parent.derive(parent, comm.get(), "ncclCommSplit()", derivation,
-                  [derivation, split, place, from = parent.nccl_](const cuda::Runtime &) {
+                  [derivation, split, place, from = parent.nccl()](const cuda::Runtime &) {
                       return split(from, place.color, place.key, &derivation->comm,
                                    &derivation->config);
                   });
@@ -280,11 +242,11 @@ std::unique_ptr<DeviceCommunicator> DeviceCommunicator::split(DeviceCommunicator
             return std::string();
         });
     } catch (...) {
-        parent.abort_derived(*derivation);
+        parent.nccl_.abort_derived(*derivation);
         throw;
     }
     if (!made) return nullptr;
-    made->nccl_ = derivation->comm;
+    made->nccl_.set(derivation->comm);
     made->derived_ = true;
     made->complete();
     return made;
@@ -304,8 +266,7 @@ std::unique_ptr<DeviceCommunicator> DeviceCommunicator::shrink(
     made->compare_options(c.deadline());
     const auto texts = agree(c, label, later_than(c.deadline()), [&] {
         parent.check_device(call);
-        made->device_ = parent.device_;
-        made->watch_ = made->make_watch();
+        made->nccl_.use_device(parent.device());
         ParentPlace place{parent.rank(), parent.ranks()};
         const auto why_not = [&] {
             return parent.why_not_derived(reinterpret_cast<const void *>(shrink),
@@ -337,7 +298,7 @@ std::unique_ptr<DeviceCommunicator> DeviceCommunicator::shrink(
         texts, [](const std::string &text) { return unpack(text).broken != 0; });
     const int flags = broken ? nccl::shrink_abort : nccl::shrink_default;
     parent.derive(*made, nullptr, "ncclCommShrink()", derivation,
-                  [derivation, shrink, flags, from = parent.nccl_](const cuda::Runtime &) {
+                  [derivation, shrink, flags, from = parent.nccl()](const cuda::Runtime &) {
                       auto &excluded = derivation->excluded;
                       return shrink(from, excluded.data(), static_cast<int>(excluded.size()),
                                     &derivation->comm, &derivation->config, flags);
@@ -348,10 +309,10 @@ std::unique_ptr<DeviceCommunicator> DeviceCommunicator::shrink(
             return std::string();
         });
     } catch (...) {
-        parent.abort_derived(*derivation);
+        parent.nccl_.abort_derived(*derivation);
         throw;
     }
-    made->nccl_ = derivation->comm;
+    made->nccl_.set(derivation->comm);
     made->derived_ = true;
     made->complete();
     return made;

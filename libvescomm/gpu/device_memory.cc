@@ -103,7 +103,7 @@ void DeviceCommunicator::link_peers() {
 
 void DeviceCommunicator::register_memory(void *pointer, DeviceMemory &memory) {
     call("ncclCommWindowRegister()", [&] {
-        return libraries_.nccl.comm_window_register(nccl_, pointer, memory.bytes, &memory.window,
+        return libraries_.nccl.comm_window_register(nccl(), pointer, memory.bytes, &memory.window,
                                                     nccl::window_symmetric);
     });
     // NCCL may return before it writes the window, in a thread of its own, if the communicator is
@@ -112,7 +112,7 @@ void DeviceCommunicator::register_memory(void *pointer, DeviceMemory &memory) {
     // Without symmetric memory NCCL succeeds. It then registers nothing (dev_runtime.cc of NCCL
     // 2.30), or locally (earlier versions).
     if (memory.window != nullptr) return;
-    require(libraries_.nccl.comm_register(nccl_, pointer, memory.bytes, &memory.registration),
+    require(libraries_.nccl.comm_register(nccl(), pointer, memory.bytes, &memory.registration),
             "ncclCommRegister()");
 }
 
@@ -140,7 +140,7 @@ void DeviceCommunicator::free(void *pointer, int users) {
     if (!usable()) {
         if (comm_->failure().broken()) abort_nccl();
         if (device_is_idle()) release(pointer, *memory);
-        else log_leak("memory", "work of the device may still use it");
+        else log_leak(*comm_, "memory", "work of the device may still use it");
     } else {
         if (wait_for_device("the work of the device, to free memory") == cuda::capture_unsupported)
             throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
@@ -152,10 +152,10 @@ void DeviceCommunicator::free(void *pointer, int users) {
 }
 
 void DeviceCommunicator::release(void *pointer, const DeviceMemory &memory) noexcept {
-    if (has_nccl() && memory.window != nullptr)
-        watched([&] { return libraries_.nccl.comm_window_deregister(nccl_, memory.window); });
-    if (has_nccl() && memory.registration != nullptr)
-        libraries_.nccl.comm_deregister(nccl_, memory.registration);
+    if (nccl_.usable() && memory.window != nullptr)
+        watched([&] { return libraries_.nccl.comm_window_deregister(nccl(), memory.window); });
+    if (nccl_.usable() && memory.registration != nullptr)
+        libraries_.nccl.comm_deregister(nccl(), memory.registration);
     libraries_.nccl.mem_free(pointer);
 }
 

@@ -170,6 +170,17 @@ private:
 
 }  // namespace
 
+DeviceCall device_call(const RaggedCall &call, vescomm_type_t type) {
+    const bool reduces = call.reduction != nullptr;
+    DeviceCall made{
+        .kind = reduces ? DeviceCall::Kind::reduce_scatter_v : DeviceCall::Kind::all_gather_v,
+        .type = type,
+        .op = reduces ? call.reduction->own_op : VESCOMM_SUM,
+        .method = call.method};
+    made.set_shards(*call.placement);
+    return made;
+}
+
 void run(DeviceCommunicator &comm, std::span<const RaggedCall> calls, cuda::Stream stream) {
     const auto is_peer = [](const RaggedCall &call) { return call.method == DeviceMethod::peer; };
     if (!std::ranges::all_of(calls, is_peer)) {

@@ -34,6 +34,9 @@ struct RaggedCall {
     std::vector<char *> peers;
 };
 
+// The call as it is compared between ranks.
+DeviceCall device_call(const RaggedCall &call, vescomm_type_t type);
+
 // Puts the calls on the stream: copies to workspaces, all calls of NCCL in one group, and copies
 // from workspaces. Buffers and workspaces of different calls do not overlap.
 void run(DeviceCommunicator &comm, std::span<const RaggedCall> calls, cuda::Stream stream);

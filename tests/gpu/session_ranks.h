@@ -23,11 +23,12 @@ namespace vescomm::internal::testing_support {
 
 // A rank with a device and the host's communicator.
 struct SessionRank : gpu_double::Device {
-    SessionRank(int number, int ranks, const std::string &address, double timeout_seconds)
+    SessionRank(int number, int ranks, const std::string &address, double timeout_seconds,
+                const std::string &node)
         : Device(number), rank(number), ranks(ranks) {
         auto options = vescomm_comm_options_init();
         options.timeout_seconds = timeout_seconds;
-        options.node = "one";
+        options.node = node.c_str();
         EXPECT_EQ(vescomm_comm_create(number, ranks, address.c_str(), "a secret", &options, &comm),
                   VESCOMM_OK)
             << vescomm_get_last_error();
@@ -60,13 +61,15 @@ struct SessionRank : gpu_double::Device {
     vescomm_gpu_comm_t *gpu = nullptr;
 };
 
+// `node`: the node of each rank; empty: one for all.
 inline void run_session(int ranks, const std::function<void(SessionRank &)> &body,
-                        double timeout_seconds = 60) {
+                        double timeout_seconds = 60, const std::vector<int> &node = {}) {
     const std::string address = free_address();
     std::vector<std::thread> threads;
     for (int number = 0; number < ranks; ++number)
         threads.emplace_back([&, number] {
-            SessionRank rank(number, ranks, address, timeout_seconds);
+            const int its_node = node.empty() ? 0 : node[static_cast<std::size_t>(number)];
+            SessionRank rank(number, ranks, address, timeout_seconds, std::to_string(its_node));
             body(rank);
         });
     for (std::thread &thread : threads) thread.join();

@@ -51,8 +51,10 @@
  *
  * cudaGetLastError() does not return errors of CUDA that vescomm has reported.
  *
- * Ranks do not compare their calls on device memory. If they make different calls, NCCL hangs until
- * the timeout of vescomm_gpu_wait(), or gives wrong results.
+ * Ranks that make different collective calls on device memory get VESCOMM_ERROR_MISMATCH: from the
+ * call, from vescomm_gpu_wait(), or from a later call; between nodes from vescomm_gpu_wait() alone,
+ * after a quarter of a second. Until then NCCL hangs, or gives wrong results. Replays of a graph
+ * are not compared.
  */
 #ifndef VESCOMM_GPU_H
 #define VESCOMM_GPU_H
@@ -260,7 +262,9 @@ VESCOMM_API vescomm_status_t vescomm_gpu_comm_check(vescomm_gpu_comm_t *comm);
  * @param stream  must not be captured. If it is NULL, no blocking stream may be captured either.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: the stream is captured, or another device is
  *         current; nothing happened. VESCOMM_ERROR_TIMEOUT: the work takes longer than the timeout
- *         of the vescomm_comm_t, which is broken. Otherwise as vescomm_gpu_comm_check().
+ *         of the vescomm_comm_t, which is broken; the error text names the ranks of this node that
+ *         have made fewer calls. VESCOMM_ERROR_MISMATCH: the ranks have made different calls; the
+ *         vescomm_comm_t is broken. Otherwise as vescomm_gpu_comm_check().
  *
  * Collective: no.  Blocking: yes, at most the timeout.  Threads: one at a time per communicator.
  * Since: 0.1

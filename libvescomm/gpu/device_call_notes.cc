@@ -1,0 +1,71 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "gpu/device_call_notes.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <numeric>
+
+namespace vescomm::internal {
+
+namespace {
+
+// A call in a note: its number, and its words.
+using Packed = std::array<std::uint64_t, 1 + std::tuple_size_v<DeviceCall::Words>>;
+
+constexpr std::size_t max_calls = 32;
+
+}  // namespace
+
+DeviceCallNotes::DeviceCallNotes(Communicator &comm, std::uint64_t number) {
+    const int ranks = comm.ranks(), rank = comm.rank();
+    const Nodes &nodes = comm.nodes();
+    if (nodes.count() == 1) return;
+    std::vector<int> all(static_cast<std::size_t>(ranks));
+    std::iota(all.begin(), all.end(), 0);
+    try {
+        control_ =
+            comm.control().subgroup("device calls " + std::to_string(number), all, comm.deadline());
+    } catch (const Error &error) {
+        if (error.status != VESCOMM_ERROR_UNSUPPORTED) throw;
+        return;
+    }
+    for (const int other : {(rank + ranks - 1) % ranks, (rank + 1) % ranks})
+        if (nodes.node_of(other) != nodes.node_of(rank) &&
+            std::ranges::find(neighbours_, other) == neighbours_.end())
+            neighbours_.push_back(other);
+}
+
+DeviceCallNotes::~DeviceCallNotes() {
+    if (!control_) return;
+    control_->end_leave();
+    control_->start_leave();
+}
+
+void DeviceCallNotes::send(const std::vector<Call> &calls) const {
+    std::string bytes;
+    const std::size_t first = calls.size() - std::min(calls.size(), max_calls);
+    for (std::size_t i = first; i < calls.size(); ++i) {
+        const DeviceCall::Words words = calls[i].call.words();
+        const Packed packed{calls[i].number, words[0], words[1], words[2]};
+        bytes.append(reinterpret_cast<const char *>(packed.data()), sizeof packed);
+    }
+    if (bytes.empty()) return;
+    for (const int neighbour : neighbours_) control_->send_note(neighbour, bytes);
+}
+
+std::vector<DeviceCallNotes::Call> DeviceCallNotes::take() {
+    std::vector<Call> calls;
+    if (!control_ || !control_->has_notes()) return calls;
+    for (const auto &[rank, bytes] : control_->take_notes())
+        for (std::size_t at = 0; at + sizeof(Packed) <= bytes.size(); at += sizeof(Packed)) {
+            Packed packed;
+            std::memcpy(packed.data(), bytes.data() + at, sizeof packed);
+            if (const auto call = DeviceCall::from_words({packed[1], packed[2], packed[3]}))
+                calls.push_back({rank, packed[0], *call});
+        }
+    return calls;
+}
+
+}  // namespace vescomm::internal

@@ -1,0 +1,142 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "gpu/nccl_communicator.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace vescomm::internal {
+namespace {
+
+// Seconds in which a call of NCCL that nothing ends may find the failure of another rank.
+constexpr double grace_seconds = 0.5;
+
+constexpr auto derivation_runs = "a call that creates a communicator from it does not return";
+
+}  // namespace
+
+void NcclCommunicator::use_device(int device) {
+    device_ = device;
+    if (options_.borrowed || watch_) return;
+    watch_ = std::make_unique<NcclWatch>(
+        comm_.config().timeout_seconds, [this] { return comm_.failure().broken(); },
+        [this] {
+            // After a revocation the communicator still exists.
+            if (libraries_.nccl.comm_revoke != nullptr) libraries_.nccl.comm_revoke(nccl_, 0);
+            else libraries_.nccl.comm_abort(nccl_);
+        });
+}
+
+nccl::Result NcclCommunicator::state() const {
+    nccl::Result error = nccl::success;
+    const nccl::Result result = libraries_.nccl.comm_get_async_error(nccl_, &error);
+    return result == nccl::success ? error : result;
+}
+
+std::string NcclCommunicator::reason(nccl::Result result) const {
+    std::string text = libraries_.nccl.get_error_string(result);
+    const char *last = libraries_.nccl.get_last_error(nccl_);
+    if (last != nullptr && *last != '\0') text += std::string(" (") + last + ")";
+    return text;
+}
+
+// ---- the end ----
+
+void NcclCommunicator::finalize() noexcept {
+    if (options_.borrowed || !usable()) return;
+    const BackgroundCall end = call_on_device(
+        libraries_.cuda, device_, [nccl = libraries_.nccl, comm = nccl_](const cuda::Runtime &) {
+            const nccl::Result result = nccl.comm_finalize(comm);
+            return result == nccl::success ? nccl.comm_destroy(comm) : result;
+        });
+    const Deadline limit = comm_.deadline();
+    const auto turn = [&] { return Deadline::after(std::min(limit.seconds_left(), 0.01)); };
+    while (!end.wait(turn()) && !comm_.failure().broken() && !limit.expired()) continue;
+    if (end.done() && end.result() != nccl::success) return;
+    nccl_ = nullptr;
+    if (end.done()) return;
+    forget(
+        "ncclCommFinalize() does not return; it waits for graphs that captured its calls, and for "
+        "earlier work of their streams");
+}
+
+void NcclCommunicator::end() noexcept {
+    if (!options_.shrinkable || !revoke()) abort();
+}
+
+bool NcclCommunicator::revoke() noexcept {
+    const auto revoke = libraries_.nccl.comm_revoke;
+    if (nccl_ == nullptr || options_.borrowed || revoke == nullptr) return false;
+    // NCCL revokes a communicator once.
+    if (revoked_ || watch_ended()) return true;
+    revoked_ = true;
+    const BackgroundCall call =
+        call_on_device(libraries_.cuda, device_,
+                       [revoke, comm = nccl_](const cuda::Runtime &) { return revoke(comm, 0); });
+    if (call.wait(end_limit(comm_))) return call.result() == nccl::success;
+    forget("ncclCommRevoke() does not return; it waits for earlier work of the streams");
+    return false;
+}
+
+void NcclCommunicator::abort() noexcept {
+    if (nccl_ == nullptr || options_.borrowed) {
+        nccl_ = nullptr;
+        return;
+    }
+    if (!end_derivation()) return forget(derivation_runs);
+    // The end of the derivation may have failed to revoke it.
+    const nccl::Comm ended = std::exchange(nccl_, nullptr);
+    if (ended == nullptr) return;
+    if (watch_ended() && libraries_.nccl.comm_revoke == nullptr)
+        return;  // the watch has aborted it
+    const BackgroundCall abort =
+        call_on_device(libraries_.cuda, device_,
+                       [comm_abort = libraries_.nccl.comm_abort, ended](const cuda::Runtime &) {
+                           return comm_abort(ended);
+                       });
+    if (abort.wait(end_limit(comm_))) return;
+    forget(
+        "ncclCommAbort() does not return; it waits for graphs that captured its calls, and for "
+        "earlier work of their streams");
+}
+
+void NcclCommunicator::forget(const char *why) noexcept {
+    nccl_ = nullptr;
+    forgotten_ = true;
+    log_leak(comm_, "the communicator of NCCL", why);
+}
+
+// ---- derivations ----
+
+bool NcclCommunicator::end_derivation() noexcept {
+    if (!derivation_ || derivation_->done()) return true;
+    derived_->given_up = true;
+    if (nccl_ == nullptr) return false;  // it was given up before
+    // NCCL revokes a communicator once. Without that the call ends only if NCCL finds the failure.
+    if (revoked_) return derivation_->wait(Deadline::after(grace_seconds));
+    revoke();
+    return derivation_->wait(end_limit(comm_));
+}
+
+// It is not used again: it may have messages of the call.
+void NcclCommunicator::abandon_derivation() noexcept {
+    const bool ended = end_derivation();
+    derivation_.reset();
+    if (!ended) return forget(derivation_runs);
+    abort_derived(*derived_);
+    abort();
+}
+
+void NcclCommunicator::abort_derived(Derivation &made) const noexcept {
+    const nccl::Comm ended = std::exchange(made.comm, nullptr);
+    if (ended == nullptr) return;
+    const BackgroundCall abort =
+        call_on_device(libraries_.cuda, device_,
+                       [comm_abort = libraries_.nccl.comm_abort, ended](const cuda::Runtime &) {
+                           return comm_abort(ended);
+                       });
+    if (!abort.wait(end_limit(comm_)))
+        log_leak(comm_, "a new communicator of NCCL", "ncclCommAbort() does not return");
+}
+
+}  // namespace vescomm::internal

@@ -1,0 +1,117 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gpu/device_ends.h"
+#include "gpu/gpu_libraries.h"
+#include "gpu/nccl_watch.h"
+
+namespace vescomm::internal {
+
+// The communicator of NCCL of a device communicator: its calls, and its end.
+//
+// It ends when no graph holds its work any more, and its kernels end only if the earlier work of
+// their streams does. After a limit it is forgotten: it, the memory that its kernels may use and
+// the waiting thread are leaked.
+//
+// Threads: one at a time.
+class NcclCommunicator {
+public:
+    struct Options {
+        bool shrinkable = false;  // end() revokes it instead of aborting it
+        bool borrowed = false;  // it is the program's: nothing watches or ends it
+    };
+
+    // `comm` and `libraries` outlive it.
+    NcclCommunicator(Communicator &comm, const GpuLibraries &libraries, const Options &options)
+        : comm_(comm), libraries_(libraries), options_(options) {}
+
+    // Sets the device, and begins to watch calls. Throws std::system_error without a thread.
+    void use_device(int device);
+    int device() const { return device_; }
+    void set(nccl::Comm comm) { nccl_ = comm; }
+    // nullptr: not connected, or aborted.
+    nccl::Comm get() const { return nccl_; }
+
+    // False if it was aborted or revoked, also by the watch.
+    bool usable() const { return nccl_ != nullptr && !revoked_ && !watch_ended(); }
+    // True: the watch has ended a call that waited until its deadline.
+    bool watch_ended() const { return watch_ && watch_->ended(); }
+    // True: its kernels may still run after its end.
+    bool forgotten() const { return forgotten_; }
+
+    // Makes a call of NCCL that may wait for other ranks, while NCCL connects: in the first calls.
+    // The wait ends when the communicator breaks, and at the deadline. Returns NCCL's result.
+    template <typename Call>
+    nccl::Result watched(const Call &call) {
+        const NcclWatch::Scope scope(watch_.get());
+        return call();
+    }
+    // Result of the call that it makes in the background, or its asynchronous error.
+    nccl::Result state() const;
+    // The text of a result.
+    std::string reason(nccl::Result result) const;
+
+    // Ends it in an orderly way. Needs no progress of `comm`, which may have been freed. No effect
+    // on one of the program.
+    void finalize() noexcept;
+    // After a failure: ends the kernels of NCCL within the limit, by a revocation or by an abort.
+    void end() noexcept;
+    // Ends the kernels and the communicator of NCCL within the limit; forgets one of the program.
+    void abort() noexcept;
+
+    // ---- a call that creates another one from it ----
+
+    struct Derivation {
+        nccl::Config config;
+        std::vector<int> excluded;
+        nccl::Comm comm = nullptr;  // valid after the call; nullptr: this rank is in none
+        std::atomic<bool> given_up{false};  // a thread that has not begun does not call NCCL
+    };
+    // Starts `call`, which fills `made`, in a thread of its own.
+    template <typename Call>
+    void start_derivation(const std::shared_ptr<Derivation> &made, const Call &call) {
+        derived_ = made;
+        // A revocation does not end a call that begins after it.
+        derivation_.emplace(
+            call_on_device(libraries_.cuda, device_, [made, call](const cuda::Runtime &cuda) {
+                return made->given_up ? nccl::system_error : call(cuda);
+            }));
+    }
+    // The call; empty: none was started, or it was ended.
+    const std::optional<BackgroundCall> &derivation() const { return derivation_; }
+    void forget_derivation() { derivation_.reset(); }
+    // Gives up the call after a failure, by a revocation, and ends both communicators of NCCL.
+    void abandon_derivation() noexcept;
+    // Ends what a derivation has created, within the limit.
+    void abort_derived(Derivation &made) const noexcept;
+
+private:
+    // Returns false if it does not end within the limit, or if NCCL cannot revoke it; it is
+    // forgotten if it must not be used.
+    bool revoke() noexcept;
+    // Forgets it, because a call that does not return still uses it, and logs the leak.
+    void forget(const char *why) noexcept;
+    // Ends the call of a derivation within the limit. Returns false if it still runs.
+    bool end_derivation() noexcept;
+
+    Communicator &comm_;
+    const GpuLibraries &libraries_;
+    const Options options_;
+    int device_ = -1;
+    nccl::Comm nccl_ = nullptr;
+    bool revoked_ = false;  // it was revoked, or a revocation of it has failed
+    bool forgotten_ = false;
+    std::unique_ptr<NcclWatch> watch_;  // nullptr: it is the program's
+    std::optional<BackgroundCall> derivation_;
+    std::shared_ptr<Derivation> derived_;  // what derivation_ fills
+};
+
+}  // namespace vescomm::internal

@@ -1,0 +1,230 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Ranks that make different calls on a device communicator.
+#include <gtest/gtest.h>
+
+#include <barrier>
+#include <chrono>
+#include <random>
+#include <thread>
+
+#include "gpu/device_ranks.h"
+#include "gpu/session_ranks.h"
+
+namespace vescomm::internal {
+namespace {
+
+using namespace testing_support;
+using gpu_double::take_violations;
+
+// Arguments of any call.
+struct Call {
+    enum Kind { all_reduce, broadcast, all_gather_v, reduce_scatter_v } kind;
+    std::vector<std::int64_t> counts;  // all_reduce, broadcast: one
+    vescomm_type_t type = VESCOMM_F32;
+    vescomm_op_t op = VESCOMM_SUM;
+    int root = 0;
+
+    // `r`: a DeviceRank or a SessionRank.
+    template <typename Rank>
+    vescomm_status_t start(Rank &r, void *data, void *shard) const {
+        switch (kind) {
+            case all_reduce:
+                return vescomm_gpu_all_reduce(r.gpu, data, data, counts[0], type, op, r.stream);
+            case broadcast:
+                return vescomm_gpu_broadcast(r.gpu, data, counts[0], type, root, r.stream);
+            case all_gather_v:
+                return vescomm_gpu_all_gather_v(r.gpu, VectorLayout(counts), type, shard, data,
+                                                r.stream);
+            case reduce_scatter_v:
+                return vescomm_gpu_reduce_scatter_v(r.gpu, VectorLayout(counts), type, op, data,
+                                                    shard, r.stream);
+        }
+        return VESCOMM_ERROR_INTERNAL;
+    }
+};
+
+struct Arrays {
+    explicit Arrays(gpu_double::Device &r)
+        : data(r.array<double>(100)), shard(r.array<double>(100)) {}
+    double *data, *shard;
+};
+
+// Makes some equal calls, then `usual` on all ranks but the last one, which makes `other`; then
+// waits. Every rank must get a mismatch.
+void expect_mismatch(int ranks, const Call &usual, const Call &other,
+                     const std::vector<std::string> &sentences) {
+    const auto begin = std::chrono::steady_clock::now();
+    std::barrier equal(ranks);
+    run_device_ranks(ranks, device_options(), [&](DeviceRank &r) {
+        const Arrays arrays(r);
+        for (int i = 0; i < 3; ++i)
+            ASSERT_EQ(usual.start(r, arrays.data, arrays.shard), VESCOMM_OK)
+                << vescomm_get_last_error();
+        equal.arrive_and_wait();
+        const Call &mine = r.rank == r.ranks - 1 ? other : usual;
+        vescomm_status_t status = mine.start(r, arrays.data, arrays.shard);
+        // The work of a rank may be complete before the other one has made its call.
+        while (status == VESCOMM_OK) status = vescomm_gpu_wait(r.gpu, r.stream);
+        EXPECT_EQ(status, VESCOMM_ERROR_MISMATCH) << vescomm_get_last_error();
+        const std::string text = vescomm_get_last_error();
+        EXPECT_NE(text.find("call 4 on the device communicator is "), std::string::npos) << text;
+        for (const std::string &sentence : sentences)
+            EXPECT_NE(text.find(sentence), std::string::npos) << text;
+    });
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
+    take_violations();
+}
+
+TEST(DeviceMismatch, IsFoundInAnyArgument) {
+    const Call sum{Call::all_reduce, {10}};
+    expect_mismatch(3, sum, {Call::all_reduce, {11}},
+                    {"all_reduce of 10 f32 (sum) on rank", "all_reduce of 11 f32 (sum) on rank 2"});
+    expect_mismatch(2, sum, {Call::all_reduce, {10}, VESCOMM_F32, VESCOMM_MAX},
+                    {"all_reduce of 10 f32 (max) on rank 1"});
+    expect_mismatch(2, sum, {Call::all_reduce, {10}, VESCOMM_I32},
+                    {"all_reduce of 10 i32 (sum) on rank 1"});
+    expect_mismatch(4, sum, {Call::broadcast, {10}}, {"broadcast of 10 f32 (root 0) on rank 3"});
+    const Call broadcast{Call::broadcast, {10}};
+    expect_mismatch(3, broadcast, {Call::broadcast, {10}, VESCOMM_F32, VESCOMM_SUM, 1},
+                    {"(root 1) on rank 2"});
+    // Equal bytes.
+    expect_mismatch(2, broadcast, {Call::broadcast, {5}, VESCOMM_F64},
+                    {"broadcast of 5 f64 (root 0) on rank 1"});
+    const Call gather{Call::all_gather_v, {1, 2, 3}};
+    expect_mismatch(3, gather, {Call::all_gather_v, {3, 2, 1}},
+                    {"all_gather_v of 6 f32 (shards ", "on rank 2"});
+    expect_mismatch(3, gather, {Call::reduce_scatter_v, {1, 2, 3}},
+                    {"reduce_scatter_v of 6 f32 (sum, shards "});
+    expect_mismatch(3, {Call::reduce_scatter_v, {1, 2, 3}},
+                    {Call::reduce_scatter_v, {1, 2, 3}, VESCOMM_F32, VESCOMM_MIN},
+                    {"reduce_scatter_v of 6 f32 (min, shards "});
+}
+
+TEST(DeviceMismatch, ACallWithoutElementsIsACall) {
+    expect_mismatch(2, {Call::all_reduce, {10}}, {Call::all_reduce, {0}},
+                    {"all_reduce of 0 f32 (sum) on rank 1"});
+    expect_mismatch(2, {Call::all_gather_v, {0, 0}}, {Call::all_gather_v, {0, 1}},
+                    {"all_gather_v of 1 f32 (shards "});
+}
+
+TEST(DeviceMismatch, IsFoundInGroupsOfBuffers) {
+    run_device_ranks(2, device_options(), [&](DeviceRank &r) {
+        const VectorLayout layout({100, 200});
+        vescomm_gpu_buffer_t *buffers[2] = {};
+        for (auto &buffer : buffers)
+            ASSERT_EQ(vescomm_gpu_buffer_create(r.gpu, layout, nullptr, &buffer), VESCOMM_OK)
+                << vescomm_get_last_error();
+        vescomm_status_t status =
+            r.rank == 0 ? vescomm_gpu_buffer_all_gather_v(buffers, 2, r.stream)
+                        : vescomm_gpu_buffer_reduce_scatter_v(buffers, 2, VESCOMM_SUM, r.stream);
+        if (status == VESCOMM_OK) status = vescomm_gpu_wait(r.gpu, r.stream);
+        EXPECT_EQ(status, VESCOMM_ERROR_MISMATCH) << vescomm_get_last_error();
+        for (auto &buffer : buffers) vescomm_gpu_buffer_free(buffer);
+    });
+    take_violations();
+}
+
+// Ranks of different nodes pass their calls to one another over the control plane. `hangs`: NCCL
+// waits for the last rank, which makes no second call; otherwise the double reports the difference.
+void expect_mismatch_between(const std::vector<int> &nodes, bool hangs) {
+    const int ranks = static_cast<int>(nodes.size());
+    std::barrier equal(ranks);
+    run_session(
+        ranks,
+        [&](SessionRank &r) {
+            ASSERT_EQ(r.create(), VESCOMM_OK) << vescomm_get_last_error();
+            const Arrays arrays(r);
+            Call call{Call::all_reduce, {10}};
+            ASSERT_EQ(call.start(r, arrays.data, arrays.shard), VESCOMM_OK);
+            ASSERT_EQ(vescomm_gpu_wait(r.gpu, r.stream), VESCOMM_OK);
+            equal.arrive_and_wait();
+            if (hangs && r.rank == ranks - 1) {
+                while (vescomm_gpu_comm_check(r.gpu) == VESCOMM_OK) std::this_thread::yield();
+                return;
+            }
+            call.counts = {nodes[static_cast<std::size_t>(r.rank)] == 0 ? 10 : 20};
+            vescomm_status_t status = call.start(r, arrays.data, arrays.shard);
+            if (status == VESCOMM_OK) status = vescomm_gpu_wait(r.gpu, r.stream);
+            EXPECT_EQ(status, VESCOMM_ERROR_MISMATCH) << vescomm_get_last_error();
+            const std::string text = vescomm_get_last_error();
+            EXPECT_NE(text.find("call 2 on the device communicator is all_reduce of "),
+                      std::string::npos)
+                << text;
+        },
+        20, nodes);
+    take_violations();
+}
+
+TEST(DeviceMismatch, IsFoundBetweenNodes) {
+    expect_mismatch_between({0, 1}, false);
+    expect_mismatch_between({0, 0, 0, 1}, false);
+    expect_mismatch_between({0, 1, 1, 2}, false);
+    expect_mismatch_between({1, 0, 1}, false);
+}
+
+TEST(DeviceMismatch, IsFoundBetweenNodesThatHang) {
+    expect_mismatch_between({0, 1, 2}, true);
+    expect_mismatch_between({0, 0, 1, 1}, true);
+}
+
+TEST(DeviceMismatch, TheRankWithoutACallIsNamed) {
+    run_devices(hurried(node_of_ranks(3)), [](DeviceRank &r) {
+        ASSERT_EQ(r.create(device_options()), VESCOMM_OK);
+        const Arrays arrays(r);
+        const Call sum{Call::all_reduce, {10}};
+        ASSERT_EQ(sum.start(r, arrays.data, arrays.shard), VESCOMM_OK);
+        ASSERT_EQ(vescomm_gpu_wait(r.gpu, r.stream), VESCOMM_OK);
+        if (r.rank == 1) {
+            while (vescomm_gpu_comm_check(r.gpu) == VESCOMM_OK) std::this_thread::yield();
+            return;
+        }
+        vescomm_status_t status = sum.start(r, arrays.data, arrays.shard);
+        if (status == VESCOMM_OK) status = vescomm_gpu_wait(r.gpu, r.stream);
+        EXPECT_EQ(status, VESCOMM_ERROR_TIMEOUT);
+        const std::string text = vescomm_get_last_error();
+        EXPECT_NE(text.find("rank 1 of this node has not made call 2 on the device communicator"),
+                  std::string::npos)
+            << text;
+    });
+    take_violations();
+}
+
+// Ranks that make the same calls never get a mismatch, however far one is ahead, and whatever calls
+// failed before they had an effect.
+TEST(DeviceMismatch, EqualCallsAreNone) {
+    std::barrier ahead(3);
+    run_device_ranks(3, device_options(), [&](DeviceRank &r) {
+        const Arrays arrays(r);
+        std::mt19937 random(1);
+        const auto draw = [&](int from, int to) {
+            return std::uniform_int_distribution(from, to)(random);
+        };
+        const auto make_calls = [&](int count) {
+            for (int i = 0; i < count; ++i) {
+                Call call{static_cast<Call::Kind>(draw(0, 3)), {draw(0, 20), draw(0, 20), 1}};
+                call.root = draw(0, 2);
+                call.op = draw(0, 1) == 0 ? VESCOMM_SUM : VESCOMM_MAX;
+                ASSERT_EQ(call.start(r, arrays.data, arrays.shard), VESCOMM_OK)
+                    << vescomm_get_last_error();
+            }
+        };
+        make_calls(200);
+        ASSERT_EQ(vescomm_gpu_wait(r.gpu, r.stream), VESCOMM_OK) << vescomm_get_last_error();
+        // Rank 0 is further ahead than calls are kept.
+        if (r.rank != 0) ahead.arrive_and_wait();
+        if (r.rank == 1) {
+            EXPECT_EQ(vescomm_gpu_all_reduce(r.gpu, arrays.data, arrays.data, -1, VESCOMM_F32,
+                                             VESCOMM_SUM, r.stream),
+                      VESCOMM_ERROR_INVALID_ARGUMENT);
+        }
+        make_calls(200);
+        if (r.rank == 0) ahead.arrive_and_wait();
+        EXPECT_EQ(vescomm_gpu_wait(r.gpu, r.stream), VESCOMM_OK) << vescomm_get_last_error();
+    });
+    EXPECT_EQ(take_violations(), "");
+}
+
+}  // namespace
+}  // namespace vescomm::internal
