@@ -151,6 +151,8 @@ void Communicator::log_transports() const {
                        std::string(transports.intra_node->name());
     for (const auto &transport : transports.inter_node)
         text += ", " + std::string(transport->name());
+    text += pool_.bytes == 0 ? ", vescomm_malloc() private"
+                             : ", vescomm_malloc() up to " + std::to_string(pool_.bytes) + " bytes";
     log(LogLevel::info, "comm", rank(), ranks(), text);
 }
 

@@ -83,7 +83,8 @@ struct CommPool {
 };
 
 // Address space, in bytes, that this rank offers for each half of its pool in a communicator of
-// `ranks` ranks: `setting` is VESCOMM_MALLOC_BYTES. 0: the system refuses to map that much.
+// `ranks` ranks: `setting` is VESCOMM_MALLOC_BYTES. 0: the system refuses to map that much,
+// or limits the sizes of files.
 std::uint64_t offered_pool_bytes(const std::string &setting, int ranks);
 
 // The bytes of each half of a pool, if the ranks offer `offers` and the largest node has `locals`

@@ -19,48 +19,48 @@ Environment process_environment();
 // Variables that are not settings have their rows in config.cc.
 //
 //   kind,    member,          default, unit, values, what it does
-#define VESCOMM_SETTINGS(X)                                                                      \
-    X(seconds, timeout_seconds, 300, "s", "> 0",                                                 \
-      "Limit of every wait. A wait fails when a peer is alive but has not done its part by "     \
-      "then.")                                                                                   \
-    X(seconds, silence_seconds, 10, "s", "> 0",                                                  \
-      "A rank counts as dead when the control plane has received nothing from its process for "  \
-      "this long, although its connection has not ended.")                                       \
-    X(text, node, "", "", "any name",                                                            \
-      "Name of this rank's node; ranks with one name share memory. Empty: ask the system.")      \
-    X(choice, progress, "auto", "", "auto, thread, inline",                                      \
-      "How requests make progress: in a progress thread, or only in calls of the library. "      \
-      "auto: a thread when there are other nodes.")                                              \
-    X(choice, transport, "auto", "", "auto, tcp, ucx",                                           \
-      "Transport between nodes: tcp or ucx. auto: ucx if every rank has RDMA and "               \
-      "VESCOMM_ENCRYPTION is no, else tcp. The same on every rank.")                             \
-    X(choice, encryption, "no", "", "no, yes",                                                   \
-      "Encrypt the data between nodes (AES-256-GCM). Only over tcp. The same on every rank.")    \
-    X(choice, insecure, "0", "", "0, 1",                                                         \
-      "1: accept a secret that others may guess on an address that others can reach. For "       \
-      "machines and networks that nobody else uses.")                                            \
-    X(text, algorithm, "", "", "COLLECTIVE=ALGORITHM[,...]",                                     \
-      "Algorithms to use instead of the chosen ones. The same on every rank.")                   \
-    X(choice, reproducible, "no", "", "no, yes",                                                 \
-      "Combine contributions in the order of ranks: sums are bit-identical for any placement "   \
-      "of ranks on nodes. The same on every rank.")                                              \
-    X(text, machine, "", "", "a file name, or defaults",                                         \
-      "Machine file written by vescomm-info --measure. Rank 0 reads it and sends its numbers "   \
-      "to all ranks. Empty: the file for this machine below XDG_CACHE_HOME, if there is one. "   \
-      "defaults: none.")                                                                         \
-    X(text, gpu_kernels, "", "", "a file name",                                                  \
-      "File with kernels for device memory (gpu_kernels.h), of the same version of vescomm. "    \
-      "Empty: those in the library, if it was built where nvcc was found.")                      \
-    X(size, malloc_bytes, "auto", "", "auto, or a number of bytes",                              \
-      "Address space of each rank for vescomm_malloc(), which the ranks of its node map. The "   \
-      "smallest value of all ranks applies. auto: the memory of the machine. 0: private memory " \
-      "from vescomm_malloc().")                                                                  \
-    X(text, flight_recorder, "", "", "a file name with %r",                                      \
-      "File to which each rank writes its last operations when its communicator breaks. %r is "  \
-      "the rank, %c the number of the communicator in its process, %p the process id, %% a %. "  \
-      "Empty: "                                                                                  \
-      "none.")                                                                                   \
-    X(text, log, "warn", "", "LEVEL[,AREA:LEVEL...]",                                            \
+#define VESCOMM_SETTINGS(X)                                                                     \
+    X(seconds, timeout_seconds, 300, "s", "> 0",                                                \
+      "Limit of every wait. A wait fails when a peer is alive but has not done its part by "    \
+      "then.")                                                                                  \
+    X(seconds, silence_seconds, 10, "s", "> 0",                                                 \
+      "A rank counts as dead when the control plane has received nothing from its process for " \
+      "this long, although its connection has not ended.")                                      \
+    X(text, node, "", "", "any name",                                                           \
+      "Name of this rank's node; ranks with one name share memory. Empty: ask the system.")     \
+    X(choice, progress, "auto", "", "auto, thread, inline",                                     \
+      "How requests make progress: in a progress thread, or only in calls of the library. "     \
+      "auto: a thread when there are other nodes.")                                             \
+    X(choice, transport, "auto", "", "auto, tcp, ucx",                                          \
+      "Transport between nodes: tcp or ucx. auto: ucx if every rank has RDMA and "              \
+      "VESCOMM_ENCRYPTION is no, else tcp. The same on every rank.")                            \
+    X(choice, encryption, "no", "", "no, yes",                                                  \
+      "Encrypt the data between nodes (AES-256-GCM). Only over tcp. The same on every rank.")   \
+    X(choice, insecure, "0", "", "0, 1",                                                        \
+      "1: accept a secret that others may guess on an address that others can reach. For "      \
+      "machines and networks that nobody else uses.")                                           \
+    X(text, algorithm, "", "", "COLLECTIVE=ALGORITHM[,...]",                                    \
+      "Algorithms to use instead of the chosen ones. The same on every rank.")                  \
+    X(choice, reproducible, "no", "", "no, yes",                                                \
+      "Combine contributions in the order of ranks: sums are bit-identical for any placement "  \
+      "of ranks on nodes. The same on every rank.")                                             \
+    X(text, machine, "", "", "a file name, or defaults",                                        \
+      "Machine file written by vescomm-info --measure. Rank 0 reads it and sends its numbers "  \
+      "to all ranks. Empty: the file for this machine below XDG_CACHE_HOME, if there is one. "  \
+      "defaults: none.")                                                                        \
+    X(text, gpu_kernels, "", "", "a file name",                                                 \
+      "File with kernels for device memory (gpu_kernels.h), of the same version of vescomm. "   \
+      "Empty: those in the library, if it was built where nvcc was found.")                     \
+    X(size, malloc_bytes, "auto", "", "auto, or a number of bytes",                             \
+      "Address space of each rank for vescomm_malloc(), which the ranks of its node map. The "  \
+      "smallest value of all ranks applies. auto: the memory of the machine. 0, or where "      \
+      "ulimit -f limits file sizes: private memory from vescomm_malloc().")                     \
+    X(text, flight_recorder, "", "", "a file name with %r",                                     \
+      "File to which each rank writes its last operations when its communicator breaks. %r is " \
+      "the rank, %c the number of the communicator in its process, %p the process id, %% a %. " \
+      "Empty: "                                                                                 \
+      "none.")                                                                                  \
+    X(text, log, "warn", "", "LEVEL[,AREA:LEVEL...]",                                           \
       "Level of the log on standard error: error, warn, info or debug, for all or for one area.")
 
 struct Config {

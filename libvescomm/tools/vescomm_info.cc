@@ -111,65 +111,67 @@ int main(int argc, char **argv) {
     app.add_flag("--markdown", markdown, "the variables only, as tables of docs/configuration.md");
     std::vector<std::string> flights;
     app.add_option("--flight", flights,
-                   "files of flight recorders, one of each rank: show which rank is behind");
+                   "files of flight recorders, one of each rank: show which rank is behind")
+        ->option_text("FILE...");
     bool measure = false;
     app.add_flag("--measure", measure,
                  "measure memory and links with the ranks of a job; algorithms are chosen by that");
     auto *explain =
-        app.add_option("--explain", question.collective, "a collective, such as all_gather_v");
-    app.add_option("--bytes", question.bytes,
-                   "size of the whole buffer, such as 4096, 64KiB or 64kB; default 1MiB")
+        app.add_option("--explain", question.collective, "a collective, such as all_gather_v")
+            ->option_text("COLLECTIVE");
+    const auto add = [&](const std::string &name, auto &value, const char *kind,
+                         const std::string &text) {
+        return app.add_option(name, value, text)
+            ->option_text(kind)
+            ->needs(explain)
+            ->group("With --explain");
+    };
+    const auto add_flag = [&](const std::string &name, bool &value, const std::string &text) {
+        return app.add_flag(name, value, text)
+            ->option_text(" ")
+            ->needs(explain)
+            ->group("With --explain");
+    };
+    add("--bytes", question.bytes, "SIZE",
+        "size of the whole buffer, such as 4096, 64KiB or 64kB; default 1MiB")
         ->transform(CLI::AsSizeValue(true))
-        ->type_name("SIZE")
-        ->check(CLI::Range(std::uint64_t{0}, std::uint64_t{1} << 42))  // as large as arrays may be
-        ->needs(explain);
-    app.add_option("--nodes", question.nodes,
-                   "ranks on each node, such as 3,1,2; default 4. With --ranks, how many nodes;\n"
-                   "default 1")
-        ->delimiter(',')
-        ->needs(explain);
-    app.add_option("--ranks", question.ranks, "ranks, distributed evenly over the nodes")
-        ->check(CLI::Range(1, 1000000))
-        ->needs(explain);
-    app.add_option(
-           "--ragged", question.ragged,
-           "shares of the ranks: equal, linear, zipf:S, one-owner:F, or file:PATH, a file of\n"
-           "numbers, one for each rank")
-        ->needs(explain);
-    app.add_flag("--per-node,!--per-rank", question.per_node,
-                 "all_gather_v into one slab for each node; --per-rank, the default: for each rank")
-        ->needs(explain);
-    app.add_flag("--arrays", question.arrays, "arrays of the callers, instead of a buffer")
-        ->needs(explain);
-    app.add_option("--algorithm", question.algorithm, "use this algorithm")->needs(explain);
+        ->check(CLI::Range(std::uint64_t{0}, std::uint64_t{1} << 42));  // as large as arrays may be
+    add("--nodes", question.nodes, "COUNT,...",
+        "ranks on each node, such as 3,1,2; default 4. With --ranks, how many nodes;\n"
+        "default 1")
+        ->delimiter(',');
+    add("--ranks", question.ranks, "COUNT", "ranks, distributed evenly over the nodes")
+        ->check(CLI::Range(1, 1000000));
+    add("--ragged", question.ragged, "SHARES",
+        "shares of the ranks: equal, linear, zipf:S, one-owner:F, or file:PATH, a file of\n"
+        "numbers, one for each rank");
+    add_flag("--per-node,!--per-rank", question.per_node,
+             "all_gather_v into one slab for each node; --per-rank, the default: for each rank");
+    add_flag("--arrays", question.arrays, "arrays of the callers, instead of a buffer");
+    add("--algorithm", question.algorithm, "NAME", "use this algorithm");
     int cores = 0, nodes_per_host = 1, rails = -1;
     const char *transport = vescomm::internal::process_environment()("VESCOMM_TRANSPORT");
     std::string links =
         vescomm::internal::expects_tcp_links(transport != nullptr ? transport : "auto") ? "tcp"
                                                                                         : "rdma";
-    app.add_option("--cores", cores, "cores of a host; 0: one for each rank")
-        ->check(CLI::NonNegativeNumber)
-        ->needs(explain);
-    app.add_option("--nodes-per-host", nodes_per_host, "nodes that share those cores")
-        ->check(CLI::PositiveNumber)
-        ->needs(explain);
-    app.add_option("--links", links,
-                   "links between nodes: tcp or rdma; default: as on this machine")
-        ->check(CLI::IsMember({"tcp", "rdma"}))
-        ->needs(explain);
-    app.add_option("--rails", rails, "network cards of a node; 0: one for each rank")
-        ->check(CLI::NonNegativeNumber)
-        ->needs(explain);
+    add("--cores", cores, "COUNT", "cores of a host; 0: one for each rank")
+        ->check(CLI::NonNegativeNumber);
+    add("--nodes-per-host", nodes_per_host, "COUNT", "nodes that share those cores")
+        ->check(CLI::PositiveNumber);
+    add("--links", links, "tcp|rdma",
+        "links between nodes: tcp or rdma; default: as on this machine")
+        ->check(CLI::IsMember({"tcp", "rdma"}));
+    add("--rails", rails, "COUNT", "network cards of a node; 0: one for each rank")
+        ->check(CLI::NonNegativeNumber);
     std::vector<int> growing;
-    app.add_option("--table", growing,
-                   "predicted times for these numbers of ranks, such as 8,64,512; "
-                   "--nodes is then the number of ranks of a node")
+    add("--table", growing, "COUNT,...",
+        "predicted times for these numbers of ranks, such as 8,64,512; --nodes is then\n"
+        "the number of ranks of a node")
         ->delimiter(',')
-        ->check(CLI::Range(1, 100000))
-        ->needs(explain);
+        ->check(CLI::Range(1, 100000));
     bool as_json = false;
-    app.add_flag("--json", as_json, "the table as JSON, for perf/growth.py")->needs("--table");
-    app.add_option("--steps", question.steps_of, "show the schedule of this rank")->needs(explain);
+    add_flag("--json", as_json, "the table as JSON, for perf/growth.py")->needs("--table");
+    add("--steps", question.steps_of, "RANK", "show the schedule of this rank");
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError &error) {

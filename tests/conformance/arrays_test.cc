@@ -9,6 +9,7 @@
 #include <numeric>
 #include <random>
 
+#include "base/thread_sanitizer.h"
 #include "base/types.h"
 #include "support/array_ranks.h"
 #include "support/contributions.h"
@@ -491,7 +492,7 @@ TEST_P(ArrayConformance, AllTypesAndOperatorsAreCorrect) {
 
 // If ranks make different calls, all of them fail with VESCOMM_ERROR_MISMATCH, before the deadline.
 TEST_P(ArrayConformance, DifferentCallsAreReportedToAllRanks) {
-#if defined(__SANITIZE_THREAD__)
+#if VESCOMM_THREAD_SANITIZER
     GTEST_SKIP() << "until the mismatch is detected, ranks read staging memory that others write";
 #endif
     if (GetParam().ranks() == 1) GTEST_SKIP() << "needs at least two ranks";

@@ -8,6 +8,7 @@
 #include <complex>
 #include <numeric>
 
+#include "base/thread_sanitizer.h"
 #include "base/types.h"
 #include "support/array_calls.h"
 
@@ -316,7 +317,7 @@ TEST(MismatchedArrayCalls, DifferentAlgorithmsAreReported) {
 }
 
 TEST(MismatchedArrayCalls, AnyDifferentArgumentIsReported) {
-#if defined(__SANITIZE_THREAD__)
+#if VESCOMM_THREAD_SANITIZER
     GTEST_SKIP() << "until the mismatch is detected, ranks read staging memory that others write";
 #endif
     using Call = std::function<vescomm_status_t(vescomm_comm_t *, Floats &)>;

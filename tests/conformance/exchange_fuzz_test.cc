@@ -8,6 +8,7 @@
 #include <random>
 #include <vector>
 
+#include "base/thread_sanitizer.h"
 #include "base/types.h"
 #include "support/array_calls.h"
 
@@ -207,7 +208,7 @@ private:
 void run_plans(Kind kind, std::uint32_t plans) {
     for (std::uint32_t seed = 0; seed < plans; ++seed) {
         const Plan plan = some_plan(kind, seed);
-#if defined(__SANITIZE_THREAD__)
+#if VESCOMM_THREAD_SANITIZER
         // Until the mismatch is detected, ranks read staging memory that others write.
         if (plan.wrong) continue;
 #endif

@@ -3,6 +3,7 @@
 //
 // Groups of calls on arrays: rejected calls in them, groups that are cut differently, and ends that
 // do not come.
+#include "base/thread_sanitizer.h"
 #include "support/array_calls.h"
 
 namespace vescomm::internal {
@@ -20,7 +21,7 @@ using testing_support::two;
 
 // The group is executed as one operation, and its calls have the same elements together.
 TEST(ArrayGroups, ThatAreCutDifferentlyAreReported) {
-#if defined(__SANITIZE_THREAD__)
+#if VESCOMM_THREAD_SANITIZER
     GTEST_SKIP() << "until the mismatch is detected, ranks read staging memory that others write";
 #endif
     using Cut = std::vector<std::int64_t>;

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <functional>
 
+#include "base/thread_sanitizer.h"
 #include "support/array_ranks.h"
 
 namespace vescomm::internal {
@@ -36,7 +37,7 @@ std::vector<TestSetup> setups() {
         setups.push_back({Kind::node, {0}, config});
         setups.push_back({Kind::node, {0, 0}, config});
         setups.push_back({Kind::loopback, {0, 0, 1}, config});
-#if VESCOMM_HAVE_UCX && !defined(__SANITIZE_THREAD__)
+#if VESCOMM_HAVE_UCX && !VESCOMM_THREAD_SANITIZER
         // UCX is not built with ThreadSanitizer, which then reports false races in it.
         setups.push_back({Kind::ucx, {0, 0, 1}, config});
 #endif

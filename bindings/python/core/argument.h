@@ -33,7 +33,7 @@ struct Argument {
 using Arguments = std::vector<Argument>;
 
 // An explicit type of elements, for arrays of other packages that cannot name it.
-using TypeArgument = std::optional<Integer>;
+using TypeArgument = std::optional<ElementType>;
 
 // Reads an array. Raises an exception if it is not contiguous, not in host memory, or has a type
 // that vescomm has not; it never copies. `name`: of the parameter, for the sentence.

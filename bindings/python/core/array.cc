@@ -212,7 +212,7 @@ void define_array(nb::module_ &module, nb::class_<Comm> &comm) {
         .def("__dlpack_device__", [](const Array &) {
             return nb::make_tuple(static_cast<int>(nb::device::cpu::value), 0);
         });
-    comm.def("_empty", [](Comm &on, const Integers &shape, Integer type) {
+    comm.def("_empty", [](Comm &on, const Integers &shape, ElementType type) {
         return registered_array(on, shape.values, type.small("type"));
     });
 }

@@ -80,7 +80,7 @@ private:
     std::shared_ptr<BufferHandle> handle_;
 };
 
-void create_memory(Memory *self, Comm &comm, std::uint64_t bytes, Integer sharing) {
+void create_memory(Memory *self, Comm &comm, std::uint64_t bytes, SharingArgument sharing) {
     vescomm_memory_options_t options = vescomm_memory_options_init();
     options.sharing = sharing.small("sharing");
     options.bytes = bytes;
@@ -97,8 +97,8 @@ Array memory_data(const Memory &memory) {
     return Array(data, {static_cast<std::int64_t>(bytes)}, VESCOMM_U8, memory.share());
 }
 
-void create_buffer(Buffer *self, Comm &comm, const Layout &layout, Integer type,
-                   const Memory *memory, std::uint64_t offset_bytes, Integer sharing,
+void create_buffer(Buffer *self, Comm &comm, const Layout &layout, ElementType type,
+                   const Memory *memory, std::uint64_t offset_bytes, SharingArgument sharing,
                    const std::optional<std::string> &name) {
     vescomm_buffer_options_t options = vescomm_buffer_options_init();
     options.type = type.small("type");
@@ -189,8 +189,8 @@ Request all_gather_v(const Buffer &buffer, const std::optional<nb::handle> &sour
     return create(buffer, vescomm_all_gather_v_create, options, algorithm, std::move(arrays));
 }
 
-Request reduce_scatter_v(const Buffer &buffer, const std::optional<nb::handle> &output, Integer op,
-                         double factor, const TypeArgument &type,
+Request reduce_scatter_v(const Buffer &buffer, const std::optional<nb::handle> &output,
+                         OpArgument op, double factor, const TypeArgument &type,
                          const std::optional<std::string> &algorithm) {
     vescomm_request_options_t options = vescomm_request_options_init();
     options.op = op.small("op");
@@ -205,7 +205,7 @@ Request reduce_scatter_v(const Buffer &buffer, const std::optional<nb::handle> &
     return create(buffer, vescomm_reduce_scatter_v_create, options, algorithm, std::move(arrays));
 }
 
-Request all_reduce(const Buffer &buffer, Integer op, double factor,
+Request all_reduce(const Buffer &buffer, OpArgument op, double factor,
                    const std::optional<std::string> &algorithm) {
     vescomm_request_options_t options = vescomm_request_options_init();
     options.op = op.small("op");
@@ -213,7 +213,7 @@ Request all_reduce(const Buffer &buffer, Integer op, double factor,
     return create(buffer, vescomm_all_reduce_create, options, algorithm, {});
 }
 
-Request reduce(const Buffer &buffer, Integer root, Integer op, double factor,
+Request reduce(const Buffer &buffer, Integer root, OpArgument op, double factor,
                const std::optional<std::string> &algorithm) {
     vescomm_request_options_t options = vescomm_request_options_init();
     options.root = root.small("root");
@@ -243,8 +243,9 @@ void define_buffer(nb::module_ &module, nb::class_<Comm> &comm) {
     using nb::arg;
     const auto algorithm = arg("algorithm").none() = nb::none(),
                type = arg("type").none() = nb::none();
-    const auto op = arg("op") = VESCOMM_SUM, root = arg("root") = 0, factor = arg("factor") = 0.0,
-               sharing = arg("sharing") = VESCOMM_PER_RANK;
+    const auto op = arg("op").sig("Op.SUM") = VESCOMM_SUM, root = arg("root") = 0,
+               factor = arg("factor") = 0.0,
+               sharing = arg("sharing").sig("Sharing.PER_RANK") = VESCOMM_PER_RANK;
     const nb::kw_only options;
     comm.def("create_barrier", barrier, docs::create_barrier, options, algorithm);
 
@@ -255,7 +256,7 @@ void define_buffer(nb::module_ &module, nb::class_<Comm> &comm) {
 
     nb::class_<Buffer>(module, "Buffer", docs::buffer, nb::is_weak_referenceable())
         .def("__init__", create_buffer, docs::buffer_init, arg("comm"), arg("layout"),
-             arg("type") = VESCOMM_F32, options, arg("memory").none() = nb::none(),
+             arg("type").sig("Type.F32") = VESCOMM_F32, options, arg("memory").none() = nb::none(),
              arg("offset_bytes") = 0, sharing, arg("name").none() = nb::none())
         .def_prop_ro("_layout", [](const Buffer &buffer) { return buffer.handle().layout; })
         .def_prop_ro(

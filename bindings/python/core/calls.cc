@@ -115,7 +115,7 @@ nb::object all_gather_v(Comm &comm, nb::handle source, nb::handle output, const 
     return make(comm, call, {0, algorithm, wait}, arguments(std::move(from), std::move(to)));
 }
 
-nb::object reduce_scatter(Comm &comm, nb::handle source, nb::handle output, Integer op,
+nb::object reduce_scatter(Comm &comm, nb::handle source, nb::handle output, OpArgument op,
                           double factor, const TypeArgument &type, const Algorithm &algorithm,
                           bool wait) {
     Argument from = read_source(source, "source", type), to = read_output(output, "output", type);
@@ -128,7 +128,7 @@ nb::object reduce_scatter(Comm &comm, nb::handle source, nb::handle output, Inte
 }
 
 nb::object reduce_scatter_v(Comm &comm, nb::handle source, nb::handle output,
-                            const Integers &counts, Integer op, double factor,
+                            const Integers &counts, OpArgument op, double factor,
                             const TypeArgument &type, const Algorithm &algorithm, bool wait) {
     Argument from = read_source(source, "source", type), to = read_output(output, "output", type);
     require_same_type(from, to);
@@ -140,7 +140,7 @@ nb::object reduce_scatter_v(Comm &comm, nb::handle source, nb::handle output,
 }
 
 nb::object all_reduce(Comm &comm, nb::handle source, const std::optional<nb::handle> &output,
-                      Integer op, double factor, const TypeArgument &type,
+                      OpArgument op, double factor, const TypeArgument &type,
                       const Algorithm &algorithm, bool wait) {
     Argument to = read_output(output ? *output : source, output ? "output" : "source", type);
     if (!output) {
@@ -157,7 +157,7 @@ nb::object all_reduce(Comm &comm, nb::handle source, const std::optional<nb::han
 }
 
 nb::object reduce(Comm &comm, nb::handle source, const std::optional<nb::handle> &output,
-                  Integer root, Integer op, double factor, const TypeArgument &type,
+                  Integer root, OpArgument op, double factor, const TypeArgument &type,
                   const Algorithm &algorithm, bool wait) {
     if (comm.handle().rank() != root) {
         Argument from = read_source(source, "source", type);
@@ -284,8 +284,8 @@ void define_calls(nb::class_<Comm> &comm) {
                counts = arg("counts"), peer = arg("peer");
     const auto tag = arg("tag") = 0;
     const auto in_place = arg("output").none() = nb::none();
-    const auto op = arg("op") = VESCOMM_SUM, root = arg("root") = 0, factor = arg("factor") = 0.0,
-               wait = arg("wait") = true;
+    const auto op = arg("op").sig("Op.SUM") = VESCOMM_SUM, root = arg("root") = 0,
+               factor = arg("factor") = 0.0, wait = arg("wait") = true;
     const auto offsets = arg("offsets").none() = nb::none(), type = arg("type").none() = nb::none(),
                algorithm = arg("algorithm").none() = nb::none();
     const nb::kw_only options;

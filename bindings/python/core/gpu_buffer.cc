@@ -76,7 +76,7 @@ vescomm_gpu_buffer_options_t options_of(Integer type, Integer memory, std::uint6
     return options;
 }
 
-void create_buffer(GpuBuffer *self, const Gpu &gpu, const Layout &layout, Integer type,
+void create_buffer(GpuBuffer *self, const Gpu &gpu, const Layout &layout, ElementType type,
                    Integer memory, std::uint64_t offset_bytes, bool strided, bool any_cuts,
                    const Name &name) {
     const auto options = options_of(type, memory, offset_bytes, strided, any_cuts, name);
@@ -89,7 +89,7 @@ void create_buffer(GpuBuffer *self, const Gpu &gpu, const Layout &layout, Intege
     new (self) GpuBuffer{std::make_shared<GpuBufferHandle>(gpu.handle, buffer, layout, its_type)};
 }
 
-std::uint64_t get_bytes(const Layout &layout, Integer type, bool strided, bool any_cuts) {
+std::uint64_t get_bytes(const Layout &layout, ElementType type, bool strided, bool any_cuts) {
     const auto options = options_of(type, {}, 0, strided, any_cuts, {});
     std::uint64_t bytes = 0;
     check(vescomm_gpu_buffer_get_bytes(layout.get(), &options, &bytes));
@@ -176,7 +176,7 @@ void gather_buffers(const std::vector<const GpuBuffer *> &buffers, Integer strea
     });
 }
 
-void reduce_buffers(const std::vector<const GpuBuffer *> &buffers, Integer op, Integer stream) {
+void reduce_buffers(const std::vector<const GpuBuffer *> &buffers, OpArgument op, Integer stream) {
     const Group group(buffers);
     const std::int32_t small_op = op.small("op");
     group.run([&](vescomm_gpu_buffer_t *const *all, std::size_t count) {

@@ -128,7 +128,7 @@ void all_gather_v(const Gpu &gpu, nb::handle output, const Layout &layout, nb::h
 }
 
 void reduce_scatter_v(const Gpu &gpu, nb::handle source, const Layout &layout, nb::handle output,
-                      Integer op, Integer stream) {
+                      OpArgument op, Integer stream) {
     const DeviceArgument whole = argument(gpu, source, "source", layout.info().elements);
     DeviceArgument own;
     if (!output.is_none()) {
@@ -142,7 +142,8 @@ void reduce_scatter_v(const Gpu &gpu, nb::handle source, const Layout &layout, n
     });
 }
 
-void all_reduce(const Gpu &gpu, nb::handle source, nb::handle output, Integer op, Integer stream) {
+void all_reduce(const Gpu &gpu, nb::handle source, nb::handle output, OpArgument op,
+                Integer stream) {
     const DeviceArgument from = read_device_array(source, "source", gpu.handle->device);
     DeviceArgument to = from;
     if (!output.is_none()) {
@@ -173,7 +174,7 @@ void check_gpu(const Gpu &gpu) {
     gpu.run([](vescomm_gpu_comm_t *on) { return vescomm_gpu_comm_check(on); });
 }
 
-nb::str explain(const Gpu &gpu, const Layout &layout, Integer type, bool reduces) {
+nb::str explain(const Gpu &gpu, const Layout &layout, ElementType type, bool reduces) {
     const char *text = nullptr;
     const std::int32_t small_type = type.small("type");
     gpu.run([&](vescomm_gpu_comm_t *on) {

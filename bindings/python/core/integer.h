@@ -32,6 +32,11 @@ struct Integer {
     }
 };
 
+// A member of an enumeration of vescomm, or its value.
+struct OpArgument : Integer {};
+struct ElementType : Integer {};
+struct SharingArgument : Integer {};
+
 // Numbers of elements, one for each rank: any sequence of integers.
 struct Integers {
     std::vector<std::int64_t> values;
@@ -58,6 +63,18 @@ inline bool read_integer(PyObject *object, std::int64_t &value) noexcept {
     return true;
 }
 
+// Reads a member of an enumeration. nanobind's own exception would not say which argument is wrong.
+inline std::int64_t read_member(nanobind::handle object, const char *name, const char *members) {
+    std::int64_t value = 0;
+    if (!read_integer(object.ptr(), value)) [[unlikely]] {
+        const nanobind::str type = nanobind::type_name(object.type());
+        const std::string text =
+            std::string(name) + " is a " + type.c_str() + "; give a member of " + members;
+        throw nanobind::type_error(text.c_str());
+    }
+    return value;
+}
+
 // Reads a sequence of integers. Returns false, without an exception of Python, if `object` is none.
 // Throws those of Python that are not errors of the argument: see must_pass().
 inline bool read_integers(PyObject *object, std::vector<std::int64_t> &values) {
@@ -79,6 +96,7 @@ inline bool read_integers(PyObject *object, std::vector<std::int64_t> &values) {
 
 }  // namespace vescomm::python
 
+// Some casters throw: those of nanobind for optional values, which are noexcept, cannot use them.
 namespace nanobind::detail {
 
 template <>
@@ -87,6 +105,52 @@ struct type_caster<vescomm::python::Integer> {
 
     bool from_python(handle source, std::uint32_t, cleanup_list *) noexcept {
         return vescomm::python::read_integer(source.ptr(), value.value);
+    }
+};
+
+template <>
+struct type_caster<vescomm::python::OpArgument> {
+    NB_TYPE_CASTER(vescomm::python::OpArgument, const_name("vescomm.Op"))
+
+    bool from_python(handle source, std::uint32_t, cleanup_list *) {
+        value.value = vescomm::python::read_member(source, "op", "vescomm.Op, such as Op.SUM");
+        return true;
+    }
+};
+
+template <>
+struct type_caster<vescomm::python::SharingArgument> {
+    NB_TYPE_CASTER(vescomm::python::SharingArgument, const_name("vescomm.Sharing"))
+
+    bool from_python(handle source, std::uint32_t, cleanup_list *) {
+        value.value = vescomm::python::read_member(source, "sharing",
+                                                   "vescomm.Sharing, such as Sharing.PER_NODE");
+        return true;
+    }
+};
+
+template <>
+struct type_caster<vescomm::python::ElementType> {
+    NB_TYPE_CASTER(vescomm::python::ElementType, const_name("vescomm.Type"))
+
+    bool from_python(handle source, std::uint32_t, cleanup_list *) {
+        value.value =
+            vescomm::python::read_member(source, "type", "vescomm.Type, such as Type.F32");
+        return true;
+    }
+};
+
+template <>
+struct type_caster<std::optional<vescomm::python::ElementType>> {
+    using Inner = make_caster<vescomm::python::ElementType>;
+    NB_TYPE_CASTER(std::optional<vescomm::python::ElementType>, optional_name(Inner::Name))
+
+    bool from_python(handle source, std::uint32_t flags, cleanup_list *cleanup) {
+        if (source.is_none()) return true;
+        Inner inner;
+        inner.from_python(source, flags, cleanup);
+        value = inner.value;
+        return true;
     }
 };
 
@@ -100,7 +164,6 @@ struct type_caster<vescomm::python::Integers> {
     }
 };
 
-// That of nanobind is noexcept.
 template <>
 struct type_caster<std::optional<vescomm::python::Integers>> {
     NB_TYPE_CASTER(std::optional<vescomm::python::Integers>,

@@ -121,6 +121,10 @@ void draw_or_warn(const Options &options, const std::string &json) {
     if (options.json.empty()) std::filesystem::remove(path, ignored);
 }
 
+void export_model(const std::string &checkpoints, const std::string &folder) {
+    vescomm::check(vescomm_fsdp_export(checkpoints.c_str(), folder.c_str(), 0));
+}
+
 // Reports the results. Collective.
 void finish(Trainer &trainer, const Options &options, const TextData &text, Results &results,
             double begin) {
@@ -146,7 +150,7 @@ void finish(Trainer &trainer, const Options &options, const TextData &text, Resu
     if (!options.json.empty()) write_file(options.json, json);
     if (!options.picture.empty()) draw_or_warn(options, json);
     if (options.export_folder.empty()) return;
-    vescomm::check(vescomm_fsdp_export(options.save.c_str(), options.export_folder.c_str(), 0));
+    export_model(options.save, options.export_folder);
     if (!options.keep_save) std::filesystem::remove_all(options.save);
 }
 
@@ -191,6 +195,13 @@ void run(vescomm::Communicator &comm, std::optional<TextData> &text,
         add_communication(*trainer, results);
         finish(*trainer, options, *text, results, begin);
     });
+    if (!first || results.first_step < options.steps) return;
+    export_model(options.load, options.export_folder);
+    if (!options.quiet)
+        fmt::print(
+            "--load {} has done {} steps, and --steps is {}: its model is exported to {}, "
+            "without training\n",
+            options.load, results.first_step, options.steps, options.export_folder);
 }
 
 int run_and_report(const Options &options) {

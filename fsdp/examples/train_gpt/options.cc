@@ -269,7 +269,8 @@ std::optional<Options> parse_options(int argc, const char *const *argv) {
                    "of ranks, up to --steps in all")
         ->group(checkpoints);
     app.add_option("--export", options.export_folder,
-                   "new folder for the trained model as safetensors of Hugging Face")
+                   "new folder for the trained model as safetensors of Hugging Face; with --load "
+                   "of a checkpoint that has done --steps, nothing is trained")
         ->group(checkpoints);
 
     const char *failures = "Failures";

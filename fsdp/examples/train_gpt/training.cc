@@ -77,9 +77,10 @@ void Training::begin() {
     if (!options_.load.empty()) {
         trainer_->engine().load(options_.load);
         const int done = trainer_->set_extra_of_checkpoint();
-        if (done >= options_.steps)
+        if (done >= options_.steps && options_.export_folder.empty())
             throw std::runtime_error(
-                fmt::format("--load {} has done {} steps, and --steps is {}; give more steps",
+                fmt::format("--load {} has done {} steps, and --steps is {}; give more steps, or "
+                            "--export to export this model",
                             options_.load, done, options_.steps));
         results_.first_step = done;
     }
@@ -175,6 +176,7 @@ void Training::run(const std::function<void()> &finish) {
     for (;;) try {
             if (failed_) recover();
             if (!begun_) begin();
+            if (results_.first_step >= options_.steps) return;
             train();
             finish();
             return;

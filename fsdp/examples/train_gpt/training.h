@@ -51,8 +51,9 @@ public:
              const TextData &text, Results &results);
     ~Training();
 
-    // Trains up to the last step, then calls `finish`, which is collective too. If ranks die in
-    // between and the options permit it, the others repeat what is incomplete.
+    // Trains up to the last step, then calls `finish`, which is collective too; does neither if the
+    // loaded checkpoint has done all steps. If ranks die in between and the options permit it, the
+    // others repeat what is incomplete.
     void run(const std::function<void()> &finish);
 
 private:

@@ -953,9 +953,9 @@ VESCOMM_API vescomm_status_t vescomm_memory_free(vescomm_memory_t *memory);
  * After: every byte is zero. Calls on arrays recognise the memory by its address.
  * (vescomm_memory_create() makes registered memory too, collectively.) Each rank of a call may pass
  * registered or private arrays; results and errors are the same. A call with registered arrays
- * completes when the other ranks of the node have read them. If VESCOMM_MALLOC_BYTES is 0, or the
- * system refuses to map the address space, the memory is private. After fork() the child shares the
- * memory with its parent, and must not write to it.
+ * completes when the other ranks of the node have read them. The memory is private if on any rank
+ * VESCOMM_MALLOC_BYTES is 0, file sizes are limited (ulimit -f), or the system refuses to map the
+ * address space. After fork() the child shares the memory with its parent; it must not write there.
  *
  * @param comm     calls on this communicator, and on all that were split or duplicated from it or
  *                 that it came from, recognise the memory. All of them keep it alive.

@@ -489,6 +489,40 @@ class Planner(unittest.TestCase):
             vescomm.plan_model([("u", [("w", (10,))])], ranks=2, type=[Type.F32] * 2)
 
 
+class Members(OneRank):
+    def test_other_arguments_name_the_enumeration(self):
+        data = bytearray(8)
+        layout = vescomm.Layout.from_counts([2])
+        for call, sentence in (
+            (lambda: self.comm.all_reduce(data, op="max"),
+             "op is a str; give a member of vescomm.Op, such as Op.SUM"),
+            (lambda: self.comm.all_reduce(data, op=None),
+             "op is a NoneType; give a member of vescomm.Op, such as Op.SUM"),
+            (lambda: self.comm.all_reduce(data, type="float32"),
+             "type is a str; give a member of vescomm.Type, such as Type.F32"),
+            (lambda: vescomm.Buffer(self.comm, layout, type="f32"),
+             "type is a str; give a member of vescomm.Type, such as Type.F32"),
+            (lambda: vescomm.Buffer(self.comm, layout, sharing="node"),
+             "sharing is a str; give a member of vescomm.Sharing, such as Sharing.PER_NODE"),
+            (lambda: vescomm.Memory(self.comm, 10, 1.5),
+             "sharing is a float; give a member of vescomm.Sharing, such as Sharing.PER_NODE"),
+        ):
+            with self.assertRaises(TypeError) as raised:
+                call()
+            self.assertEqual(str(raised.exception), sentence)
+
+    def test_values_are_members(self):
+        data = array.array("f", [1.5, 2.5])
+        self.comm.all_reduce(data, op=4, type=1)
+        self.assertEqual(list(data), [1.5, 2.5])
+
+    def test_signatures_name_members(self):
+        text = vescomm.Communicator.all_reduce.__doc__
+        self.assertIn("op: vescomm.Op = Op.SUM", text)
+        self.assertIn("type: vescomm.Type | None = None", text)
+        self.assertIn("sharing: vescomm.Sharing = Sharing.PER_RANK", vescomm.Memory.__init__.__doc__)
+
+
 class Interface(unittest.TestCase):
     def test_everything_public_has_a_docstring(self):
         for name in vescomm.__all__:

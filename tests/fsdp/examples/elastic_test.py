@@ -7,11 +7,15 @@ TRAIN_GPT and VESCOMM_TEST_RUN are the paths of the two programs. VESCOMM_TEST_R
 number of deaths at random moments.
 """
 
+import contextlib
 import json
 import os
 import random
+import signal
 import subprocess
 import tempfile
+import threading
+import time
 import unittest
 
 TRAIN_GPT = os.environ.get("TRAIN_GPT", "train_gpt")
@@ -25,6 +29,18 @@ MODEL = (
     "--held-out-every 6 --lr 0.003"
 ).split()
 TOLERANCE = 2e-4
+
+
+def kill_rank(launcher, rank):
+    """Kills a rank of a job, unless it has ended."""
+    with contextlib.suppress(ProcessLookupError, FileNotFoundError):
+        with open(f"/proc/{launcher}/task/{launcher}/children", encoding="ascii") as file:
+            processes = file.read().split()
+        for process in processes:
+            with contextlib.suppress(ProcessLookupError, FileNotFoundError):
+                with open(f"/proc/{process}/environ", "rb") as file:
+                    if f"VESCOMM_RANK={rank}".encode() in file.read().split(b"\0"):
+                        os.kill(int(process), signal.SIGKILL)
 
 
 class Elastic(unittest.TestCase):
@@ -56,6 +72,28 @@ class Elastic(unittest.TestCase):
             raise AssertionError(f"exit code {job.returncode}: {job.stdout}")
         with open(output, encoding="utf-8") as file:
             return json.load(file), job.stdout
+
+    def train_and_kill(self, ranks, victim, moment, *arguments):
+        """Trains, and kills a rank from outside, `moment` seconds after the program has printed
+        what it trains, unless it has ended by then."""
+        output = os.path.join(self.folder, "results.json")
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(output)
+        with subprocess.Popen(
+            [RUN, "-n", str(ranks), "--min-ranks", "1", TRAIN_GPT, *MODEL, "--data", self.text,
+             "--json", output, "--elastic", *arguments],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        ) as job:
+            first = job.stdout.readline()
+            timer = threading.Timer(moment, kill_rank, (job.pid, victim))
+            timer.start()
+            text = first + job.stdout.read()
+            job.wait()
+            timer.cancel()
+            timer.join()
+        self.assertEqual(job.returncode, 0, text)
+        with open(output, encoding="utf-8") as file:
+            return json.load(file), text
 
     def expect_curve(self, results):
         for name in ("loss", "gradient_norm"):
@@ -147,6 +185,24 @@ class Elastic(unittest.TestCase):
                 self.expect_curve(results)
                 self.assertEqual(results["recoveries"], 1)
                 self.assertEqual(results["recovery"][0]["from"], "the survivors")
+
+    def test_deaths_at_random_moments(self):
+        # Also while the first values are exchanged, in a forward pass, in an update, in an evaluation
+        # and while results are written.
+        begin = time.monotonic()
+        self.train_and_kill(3, 0, 1000)
+        whole = time.monotonic() - begin
+        draw = random.Random(2)
+        for number in range(2 * REPETITIONS):
+            ranks = draw.randint(2, 5)
+            victim = draw.randrange(ranks)
+            moment = draw.uniform(0, whole)
+            preset = draw.choice(["zero3", "zero1", "zero2", "ddp"])
+            with self.subTest(number=number, ranks=ranks, victim=victim, moment=moment, preset=preset):
+                results, text = self.train_and_kill(ranks, victim, moment, "--preset", preset)
+                self.expect_curve(results)
+                self.assertLessEqual(results["recoveries"], 1, text)
+                self.assertEqual(results["ranks"], ranks - results["recoveries"], text)
 
 
 if __name__ == "__main__":

@@ -304,6 +304,28 @@ class TrainGpt(unittest.TestCase):
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertIn(f"--export {model} exists and is not an empty folder", done.stderr)
 
+    def test_exports_a_checkpoint_without_training(self):
+        folder = self.path("complete")
+        self.run_model(3, "--save", folder, "--export", self.path("expected"))
+        done = launch(2, [*MODEL, "--data", self.text, "--load", folder])
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn(f"has done {STEPS} steps", done.stderr)
+        self.assertIn("--export", done.stderr)
+        for ranks, steps in (2, STEPS), (1, STEPS - 1):
+            with self.subTest(ranks=ranks, steps=steps):
+                model = self.path(f"exported-{ranks}")
+                done = launch(ranks, [*MODEL, "--data", self.text, "--steps", str(steps), "--load",
+                                      folder, "--export", model])
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertIn(f"exported to {model}, without training", done.stdout)
+                self.assertEqual(self.tensors_of(model), self.tensors_of(self.path("expected")))
+                self.assertNotIn(f"exported-{ranks}.checkpoint", os.listdir(self.folder.name))
+
+    def tensors_of(self, model):
+        """The bytes of an exported model."""
+        with open(os.path.join(model, "model-00001-of-00001.safetensors"), "rb") as file:
+            return file.read()
+
     def test_has_the_same_curve_with_files_instead_of_memory(self):
         for offload in (("--offload", self.path("files")), ("--offload",)):
             self.expect_same_curves("f32", *offload)
