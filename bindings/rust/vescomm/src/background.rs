@@ -86,6 +86,18 @@ impl<A> Pending<'_, A> {
         self.finish(|request| request.wait()).map(|(arrays, ())| arrays)
     }
 
+    /// As [`wait()`](Pending::wait), and makes progress on other communicators meanwhile: for ranks
+    /// that wait on several communicators in different orders, where each may need bytes that only
+    /// the other can move. If one of `comms` is broken, its first error is returned after the
+    /// call is complete or its own communicator has failed.
+    ///
+    /// # Panics
+    ///
+    /// As [`wait()`](Pending::wait).
+    pub fn wait_with(self, comms: &[&Communicator]) -> std::result::Result<A, Failed<A>> {
+        self.finish(|request| request.wait_with(comms)).map(|(arrays, ())| arrays)
+    }
+
     /// As [`wait()`](Pending::wait), of a receive: returns the message too. In a group it is that of
     /// the first receive.
     pub fn receive(self) -> std::result::Result<(A, Message), Failed<A>> {
@@ -185,6 +197,17 @@ impl Started<'_, '_> {
         let result = request.wait();
         let _ = request.free(); // if not, the end of the scope tries again
         result
+    }
+
+    /// As [`wait()`](Started::wait), and makes progress on other communicators meanwhile: for ranks
+    /// that wait on several communicators in different orders, where each may need bytes that only
+    /// the other can move. If one of `comms` is broken, its first error is returned, and the
+    /// end of the scope waits for the call.
+    pub fn wait_with(self, comms: &[&Communicator]) -> Result<()> {
+        let request = &mut self.scope.requests.borrow_mut()[self.index];
+        request.wait_with(comms)?;
+        let _ = request.free(); // as in wait()
+        Ok(())
     }
 
     /// As [`wait()`](Started::wait), of a receive: returns the message. In a group it is that of the

@@ -105,6 +105,20 @@ pub struct Layout {
 unsafe impl Send for Layout {}
 unsafe impl Sync for Layout {}
 
+/// A copy of all its tensors and cuts.
+///
+/// # Panics
+///
+/// Without memory for the copy.
+impl Clone for Layout {
+    fn clone(&self) -> Layout {
+        match self.serialise().and_then(|bytes| Layout::parse(&bytes)) {
+            Ok(layout) => layout,
+            Err(error) => panic!("vescomm: a layout cannot be copied: {error}"),
+        }
+    }
+}
+
 impl Layout {
     /// Takes over the pointer; NULL becomes `None`.
     pub(crate) fn owning(raw: *mut sys::vescomm_layout_t) -> Option<Layout> {

@@ -63,8 +63,23 @@ impl<'c> RawRequest<'c> {
     }
 
     pub(crate) fn wait(&mut self) -> Result<()> {
+        let raw = self.raw;
         // SAFETY: as test().
-        match call(|| unsafe { sys::vescomm_request_wait(self.raw) }) {
+        self.end_wait(|| unsafe { sys::vescomm_request_wait(raw) })
+    }
+
+    /// Makes progress on other communicators meanwhile.
+    pub(crate) fn wait_with(&mut self, comms: &[&Communicator]) -> Result<()> {
+        let raw = self.raw;
+        let comms: Vec<_> = comms.iter().map(|comm| comm.raw()).collect();
+        // SAFETY: as test(); the communicators are in this thread too, and live until the end.
+        self.end_wait(|| unsafe {
+            sys::vescomm_request_wait_with(raw, comms.as_ptr(), comms.len())
+        })
+    }
+
+    fn end_wait(&mut self, wait: impl FnOnce() -> sys::vescomm_status_t) -> Result<()> {
+        match call(wait) {
             Ok(sys::VESCOMM_IN_PROGRESS) => Err(Error::Interrupted(
                 "the wait for a request was interrupted; the request is still running".to_string(),
             )),

@@ -248,12 +248,24 @@ impl<'c, A> Request<'c, A> {
 
     /// Waits until the request is complete, at most the timeout.
     pub fn wait(&mut self) -> Result<()> {
+        self.finish(|request| request.wait())
+    }
+
+    fn finish(&mut self, wait: impl FnOnce(&mut RawRequest<'c>) -> Result<()>) -> Result<()> {
         let was_running = self.request.running();
-        let result = self.request.wait();
+        let result = wait(&mut self.request);
         if was_running && !self.request.running() {
             self.memory.ended(&result);
         }
         result
+    }
+
+    /// As [`wait()`](Request::wait), and makes progress on other communicators meanwhile: for ranks
+    /// that wait on several communicators in different orders, where each may need bytes that only
+    /// the other can move. If one of `comms` is broken, its first error is returned, and
+    /// the request goes on.
+    pub fn wait_with(&mut self, comms: &[&Communicator]) -> Result<()> {
+        self.finish(|request| request.wait_with(comms))
     }
 
     /// Starts the request and waits for it.
@@ -370,6 +382,14 @@ impl<'c> Barrier<'c> {
     /// Waits until it is complete.
     pub fn wait(&mut self) -> Result<()> {
         self.request.wait()
+    }
+
+    /// As [`wait()`](Barrier::wait), and makes progress on other communicators meanwhile: for ranks
+    /// that wait on several communicators in different orders, where each may need bytes that only
+    /// the other can move. If one of `comms` is broken, its first error is returned, and
+    /// the barrier goes on.
+    pub fn wait_with(&mut self, comms: &[&Communicator]) -> Result<()> {
+        self.request.wait_with(comms)
     }
 }
 

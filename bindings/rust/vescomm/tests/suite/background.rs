@@ -7,7 +7,7 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 
 use vescomm::{call, Barrier, Buffer, Communicator, Error, Layout, Op, RegisteredArray};
 
-use crate::support::{names_rank, open_ranks, ranks, SIZES};
+use crate::support::{names_rank, open_ranks, options, ranks, SIZES};
 
 #[test]
 fn a_call_that_owns_its_arrays_gives_them_back() {
@@ -53,6 +53,56 @@ fn values_of_any_type_can_hold_the_arrays() {
             assert_eq!(gradients.unused, "kept");
         });
     }
+}
+
+/// Ranks wait on several communicators in different orders.
+#[test]
+fn waits_make_progress_on_other_communicators() {
+    const COUNT: usize = 300_000; // several chunks, which each rank has to move
+    for size in SIZES {
+        ranks(size, |comm| {
+            let others: Vec<_> = (0..3).map(|_| comm.dup(&options()).unwrap()).collect();
+            let all: Vec<&Communicator> = others.iter().collect();
+            let start = |comm| -> vescomm::Pending<'_, Vec<f32>> {
+                Communicator::start(comm, vec![1.0; COUNT], |data| {
+                    call::all_reduce_in_place(data, Op::Sum)
+                })
+                .unwrap()
+            };
+            let mut running: Vec<_> = others.iter().map(|comm| Some(start(comm))).collect();
+            for k in 0..3 {
+                let next = running[(k + comm.rank()) % 3].take().unwrap();
+                let data = next.wait_with(&all).unwrap();
+                assert!(data.iter().all(|x| *x == size as f32));
+            }
+            drop(running);
+            for other in others {
+                other.finalize().unwrap();
+            }
+        });
+    }
+}
+
+#[test]
+fn a_wait_reports_the_failure_of_another_communicator() {
+    let late = std::sync::Barrier::new(2);
+    ranks(2, |comm| {
+        let broken = comm.dup(&options()).unwrap();
+        let mut barrier = Barrier::new(comm).unwrap();
+        if comm.rank() == 0 {
+            broken.abort("to test").unwrap();
+            barrier.start().unwrap();
+            let error = barrier.wait_with(&[&broken]).unwrap_err();
+            assert!(matches!(error, Error::Aborted(_)), "{error:?}");
+            assert!(error.sentence().contains("to test"), "{error}");
+            late.wait();
+        } else {
+            late.wait();
+            barrier.start().unwrap();
+        }
+        barrier.wait().unwrap();
+        assert!(barrier.test().unwrap());
+    });
 }
 
 #[test]

@@ -43,7 +43,10 @@ fn a_layout_survives_its_bytes() {
     let layout = Layout::from_counts(&[3, 0, 5]).unwrap();
     let again = Layout::parse(&layout.serialise().unwrap()).unwrap();
     assert_eq!(layout, again);
-    assert_eq!(layout.info().unwrap().hash, again.info().unwrap().hash);
+    let copy = layout.clone();
+    drop(again);
+    assert_eq!((&copy, copy.info().unwrap()), (&layout, layout.info().unwrap()));
+    assert_eq!(layout.info().unwrap().hash, copy.info().unwrap().hash);
     assert_ne!(layout, Layout::from_counts(&[3, 1, 4]).unwrap());
     assert!(matches!(Layout::parse(b"no layout"), Err(Error::InvalidArgument(_))));
 }
