@@ -53,6 +53,30 @@ TEST(LargeUnits, DoNotDecideTheSizeOfOtherSlots) {
     EXPECT_EQ(report_of(units, options(block_bytes, 6)).slot_bytes, 15u * block_bytes);
 }
 
+// FSDP2 has 10 bytes for each parameter of a unit in backward: parameters of two units and
+// gradients of 2 bytes, and gradients of 4 bytes that are summed. Here gradients of 2 bytes are
+// summed in f32.
+TEST(Slots, TakeSixBytesForAParameterInBackward) {
+    std::vector<UnitModel> units;
+    for (int i = 0; i < 4; ++i)
+        units.push_back({"block." + std::to_string(i), {{.name = "w", .shape = {240, 16}}}});
+    constexpr std::uint64_t parameters = 240 * 16;
+    struct Case {
+        int slots, gradient_slots;
+        std::uint64_t bytes;
+    };
+    for (const vescomm_type_t type : {VESCOMM_BF16, VESCOMM_F16})
+        for (const Case &each : {Case{0, 0, 8}, Case{2, 1, 6}, Case{1, 1, 4}}) {
+            vescomm_fsdp_spec_options_t mixed = options(0, each.slots);
+            mixed.compute_type = type;
+            mixed.gradient_slots = each.gradient_slots;
+            const vescomm_fsdp_report_t report = report_of(units, mixed);
+            EXPECT_EQ(report.backward_bytes - report.persistent_bytes, each.bytes * parameters);
+            // Of four ranks, each of which keeps its shard of all units.
+            EXPECT_EQ(report.gradient_bytes, 4 * units.size() * parameters / 4);
+        }
+}
+
 TEST(LargeUnits, HaveTheSameBits) {
     const auto units = model_with_embedding();
     const Training training{.micro_batches = 2, .recompute = true};
