@@ -12,11 +12,13 @@ namespace vescomm::internal {
 std::vector<std::string> Control::all_gather(std::string_view label, std::string_view bytes,
                                              Deadline deadline) {
     const auto begin = Clock::now();
+    LoopDeadline limit(deadline, begin);
     start_all_gather(label, bytes);
     for (;;) {
         const std::uint64_t seen = events();
         if (auto answer = test_all_gather()) return std::move(*answer);
-        if (deadline.expired())
+        limit.look(Clock::now());
+        if (limit.expired())
             expire_all_gather(std::chrono::duration<double>(Clock::now() - begin).count());
         if (interrupted()) {
             fail(VESCOMM_ERROR_ABORTED,
@@ -24,7 +26,7 @@ std::vector<std::string> Control::all_gather(std::string_view label, std::string
             // Throws that failure, or an earlier one.
             if (auto answer = test_all_gather()) return std::move(*answer);
         }
-        wait_event(seen, next_interrupt(deadline.moment()));
+        wait_event(seen, next_interrupt(limit.limit().moment()));
     }
 }
 

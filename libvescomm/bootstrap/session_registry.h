@@ -29,9 +29,9 @@ class SessionRegistry {
 public:
     // Returns the session of the key if `use(session)` returns true. Returns null if the caller
     // must make the session, and then call made(). Returns nothing after the deadline, or if the
-    // program ends the wait (base/interrupt.h). A caller that waits for another thread to make the
-    // session gets it by `adopt(session)`, which made() calls under the lock: the thread that made
-    // it does nothing with it before.
+    // program ends the wait (base/interrupt.h). The deadline moves while this process does not run.
+    // A caller that waits for another thread to make the session gets it by `adopt(session)`, which
+    // made() calls under the lock: the thread that made it does nothing with it before.
     template <typename Use, typename Adopt = void (*)(const std::shared_ptr<Session> &)>
     std::optional<std::shared_ptr<Session>> find_or_begin(
         const std::string &key, Deadline deadline, const Use &use,
@@ -41,10 +41,12 @@ public:
             if (entries_[key].making) {
                 Waiter waiter{.adopt = adopt};
                 entries_[key].waiters.push_back(&waiter);
-                while (!changed_.wait_until(lock, next_interrupt(deadline.moment()),
+                LoopDeadline limit(deadline, Clock::now());
+                while (!changed_.wait_until(lock, next_interrupt(limit.limit().moment()),
                                             [&] { return waiter.done; })) {
                     lock.unlock();
-                    const bool end = deadline.expired() || interrupted();
+                    limit.look(Clock::now());
+                    const bool end = limit.expired() || interrupted();
                     lock.lock();
                     if (!end || waiter.done) continue;
                     std::erase(entries_[key].waiters, &waiter);

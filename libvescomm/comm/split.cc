@@ -66,8 +66,20 @@ std::unique_ptr<Control> open_group(Communicator &comm, const std::vector<Choice
         }
         std::ranges::sort(members);
         for (const auto &[its_key, rank] : members) ranks.push_back(rank);
-        return comm.control().subgroup(
-            "split " + std::to_string(number) + " " + std::to_string(color), ranks, deadline);
+    } catch (const std::bad_alloc &) {
+        comm.run_out();
+        throw;
+    }
+    return open_subgroup(comm, "split " + std::to_string(number) + " " + std::to_string(color),
+                         ranks, deadline);
+}
+
+}  // namespace
+
+std::unique_ptr<Control> open_subgroup(Communicator &comm, const std::string &words,
+                                       const std::vector<int> &ranks, Deadline deadline) {
+    try {
+        return comm.control().subgroup(words, ranks, deadline);
     } catch (const std::bad_alloc &) {
         // The other ranks wait for this one in a group that it has not opened. The failure of the
         // parent is all that can reach them there.
@@ -84,8 +96,6 @@ std::unique_ptr<Control> open_group(Communicator &comm, const std::vector<Choice
         throw;
     }
 }
-
-}  // namespace
 
 std::shared_ptr<Communicator> split(Communicator &comm, int color, int key,
                                     const CommOptions &options, const Complete &complete) {

@@ -5,6 +5,8 @@
 #include <functional>
 #include <memory>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "comm/communicator.h"
 #include "comm/connect.h"
@@ -24,6 +26,11 @@ using Complete = std::function<void(const std::shared_ptr<Communicator> &)>;
 // fails.
 std::shared_ptr<Communicator> split(Communicator &comm, int color, int key,
                                     const CommOptions &options, const Complete &complete = {});
+
+// The control plane of a part of the ranks of a communicator; see Control::subgroup(). If this rank
+// cannot open it, the communicator breaks: the other ranks would wait until their deadline.
+std::unique_ptr<Control> open_subgroup(Communicator &comm, const std::string &words,
+                                       const std::vector<int> &ranks, Deadline deadline);
 
 // The same ranks in the same order.
 std::shared_ptr<Communicator> duplicate(Communicator &comm, const CommOptions &options,

@@ -76,8 +76,8 @@ std::string DeviceCall::text() const {
     if (kind == Kind::broadcast) details = fmt::format("root {}", root);
     if (reduces(kind)) details = name_of_op(op);
     if (is_ragged(kind))
-        details += fmt::format("{}shards {:05x}, {}", details.empty() ? "" : ", ", digest & 0xfffff,
-                               internal::name_of(method));
+        details += fmt::format("{}sizes of shards {:05x}, {}", details.empty() ? "" : ", ",
+                               digest & 0xfffff, internal::name_of(method));
     return fmt::format("{} of {} {} ({})", name_of(kind), elements, name_of_type(type), details);
 }
 

@@ -20,11 +20,11 @@ struct DeviceCall {
 
     Kind kind = Kind::all_reduce;
     vescomm_type_t type = VESCOMM_TYPE_DEFAULT;
-    vescomm_op_t op = VESCOMM_SUM;  // of a reduction
-    DeviceMethod method = DeviceMethod::rooted;  // of a ragged collective
-    std::int32_t root = 0;  // of a broadcast
-    std::uint64_t elements = 0;  // of the whole buffer
-    std::uint64_t digest = 0;  // of the sizes of all shards
+    vescomm_op_t op = VESCOMM_SUM;  // reductions
+    DeviceMethod method = DeviceMethod::rooted;  // ragged collectives
+    std::int32_t root = 0;  // broadcasts
+    std::uint64_t elements = 0;  // in the whole buffer
+    std::uint64_t digest = 0;  // ragged collectives: digest of the sizes of all shards
 
     void set_shards(const DevicePlacement &placement);
     // The call as another rank reads it.

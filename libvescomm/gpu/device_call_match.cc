@@ -22,7 +22,7 @@ struct Entry {
     Word number;  // of the call, from 1; 0: it is being written
     std::array<Word, std::tuple_size_v<DeviceCall::Words>> words;
 
-    // No store of a word moves before that of 0, nor behind that of the number.
+    // A reader that sees a word of the new call sees number 0 or a later number afterwards.
     void write(std::uint64_t which, const DeviceCall &call) noexcept {
         const DeviceCall::Words values = call.words();
         number.store(0, std::memory_order_relaxed);
@@ -42,35 +42,47 @@ struct Entry {
     }
 };
 
-// Calls of neighbours that are kept until this rank has made them.
-constexpr std::size_t max_early = 256;
+// Calls of neighbours that wait until this rank has made its own.
+constexpr std::size_t max_unexpected = 256;
 
 }  // namespace
 
 // Memory begins with zeros, which are those of no calls.
 struct DeviceCallMatch::Board {
     Word calls;
-    std::array<Entry, kept> ring;
+    std::array<Entry, ring_calls> ring;
 
-    Entry &entry(std::uint64_t call) { return ring[call % kept]; }
+    Entry &entry(std::uint64_t call) { return ring[call % ring_calls]; }
 };
 
 DeviceCallMatch::DeviceCallMatch(const std::shared_ptr<Communicator> &comm)
     : memory_(Memory::create(comm, sizeof(Board), VESCOMM_HOST, VESCOMM_PER_RANK)),
       notes_(*comm, memory_->id()) {
-    for (const int rank : comm->nodes().members(comm->nodes().node_of(comm->rank())))
-        if (rank != comm->rank()) peers_.push_back({.rank = rank});
+    const auto &members = comm->nodes().members(comm->nodes().node_of(comm->rank()));
+    const auto own =
+        static_cast<std::size_t>(std::ranges::find(members, comm->rank()) - members.begin());
+    for (std::size_t k = 1; k < members.size(); ++k)
+        peers_.push_back({.rank = members[(own + k) % members.size()]});
 }
 
 DeviceCallMatch::Board &DeviceCallMatch::board(int rank) const {
     return *std::launder(reinterpret_cast<Board *>(memory_->mapping()->base(rank)));
 }
 
-void DeviceCallMatch::add(const DeviceCall &call) noexcept {
+std::string DeviceCallMatch::add(const DeviceCall &call) noexcept {
     Board &mine = board(memory_->comm().rank());
     ++calls_;
     mine.entry(calls_).write(calls_, call);
     mine.calls.store(calls_, std::memory_order_release);
+    try {
+        if (calls_ % DeviceCallNotes::max_calls == 0) send_to_nodes();
+        // If two ranks of the node differ, so do two that follow one another.
+        if (!peers_.empty())
+            if (std::string why = compare(peers_.front()); !why.empty()) return why;
+        return compare_notes();
+    } catch (const std::bad_alloc &) {
+        return {};
+    }
 }
 
 std::string DeviceCallMatch::difference(std::uint64_t number, const DeviceCall &mine, int rank,
@@ -84,6 +96,8 @@ std::string DeviceCallMatch::difference(std::uint64_t number, const DeviceCall &
 std::string DeviceCallMatch::compare(Peer &peer) const {
     Board &mine = board(memory_->comm().rank()), &its = board(peer.rank);
     const std::uint64_t made = std::min(calls_, its.calls.load(std::memory_order_acquire));
+    // The ring of this rank does not have earlier calls.
+    if (calls_ > ring_calls) peer.compared = std::max(peer.compared, calls_ - ring_calls);
     while (peer.compared < made) {
         const std::uint64_t number = ++peer.compared;
         // One of the ranks may be so far ahead that it has overwritten the call.
@@ -93,12 +107,6 @@ std::string DeviceCallMatch::compare(Peer &peer) const {
     return {};
 }
 
-std::string DeviceCallMatch::compare_next() {
-    if (peers_.empty()) return {};
-    next_ = (next_ + 1) % peers_.size();
-    return compare(peers_[next_]);
-}
-
 std::string DeviceCallMatch::compare_all() {
     for (Peer &peer : peers_)
         if (std::string why = compare(peer); !why.empty()) return why;
@@ -106,11 +114,12 @@ std::string DeviceCallMatch::compare_all() {
 }
 
 std::string DeviceCallMatch::compare_notes() {
+    if (!notes_.any() && unexpected_.empty()) return {};
     for (DeviceCallNotes::Call &call : notes_.take())
-        if (early_.size() < max_early) early_.push_back(std::move(call));
+        if (unexpected_.size() < max_unexpected) unexpected_.push_back(std::move(call));
     Board &mine = board(memory_->comm().rank());
     std::string why;
-    std::erase_if(early_, [&](const DeviceCallNotes::Call &its) {
+    std::erase_if(unexpected_, [&](const DeviceCallNotes::Call &its) {
         if (its.number > calls_) return false;
         const auto here = mine.entry(its.number).read(its.number);
         if (here && *here != its.call && why.empty())
@@ -121,10 +130,12 @@ std::string DeviceCallMatch::compare_notes() {
 }
 
 void DeviceCallMatch::send_to_nodes() const {
-    if (!between_nodes()) return;
+    if (!notes_.any_neighbours()) return;
     const int rank = memory_->comm().rank();
     std::vector<DeviceCallNotes::Call> last;
-    for (std::uint64_t number = calls_ < kept ? 1 : calls_ - kept + 1; number <= calls_; ++number)
+    for (std::uint64_t number =
+             calls_ < DeviceCallNotes::max_calls ? 1 : calls_ - DeviceCallNotes::max_calls + 1;
+         number <= calls_; ++number)
         if (const auto call = board(rank).entry(number).read(number))
             last.push_back({rank, number, *call});
     notes_.send(last);

@@ -15,7 +15,7 @@ namespace vescomm::internal {
 
 // Compares the calls of the ranks of a device communicator: NCCL does not, and different calls make
 // it hang or give wrong results. Every rank writes its last calls into memory that the ranks of its
-// node map, and sends them to other nodes while it waits long. Decision:
+// node map, and sends them to other nodes from time to time and while it waits long. Decision:
 // docs/design/0040-device-calls-are-compared.md.
 //
 // The functions that compare return the sentence of a mismatch; empty: there is none.
@@ -26,22 +26,22 @@ public:
     // Collective, blocking.
     explicit DeviceCallMatch(const std::shared_ptr<Communicator> &comm);
 
-    // This rank makes its next call.
-    void add(const DeviceCall &call) noexcept;
-    // Compares what is new with one other rank of the node, with another one each time.
-    std::string compare_next();
+    // This rank makes its next call. Compares what is new with the next rank of the node, and with
+    // calls that have come from other nodes. Without memory nothing is compared.
+    std::string add(const DeviceCall &call) noexcept;
     // Compares with all ranks of the node, and with calls that have come from other nodes.
     std::string compare_all();
-    // This rank has waited long, or has failed: sends its calls to other nodes.
+    // This rank has waited long, or has failed: sends its last calls to other nodes. add() does so
+    // from time to time.
     void send_to_nodes() const;
-    // False if no calls come from other nodes.
+    // True: there are other nodes, and calls pass between them.
     bool between_nodes() const { return notes_.connected(); }
     // The sentence that names the ranks of the node that have made fewer calls than this one;
     // empty: there are none.
     std::string behind() const;
 
-    // Calls that a slower rank can still compare.
-    static constexpr std::uint64_t kept = 64;
+    // Number of last calls of a rank that another one can compare.
+    static constexpr std::uint64_t ring_calls = 64;
 
 private:
     struct Board;
@@ -57,11 +57,11 @@ private:
                            const DeviceCall &other) const;
 
     const std::shared_ptr<Memory> memory_;
-    std::vector<Peer> peers_;  // the other ranks of this node
-    std::size_t next_ = 0;
-    std::uint64_t calls_ = 0;  // of this rank
+    std::vector<Peer> peers_;  // the other ranks of this node, from the next one on
+    std::uint64_t calls_ = 0;  // number of calls that this rank has made
     DeviceCallNotes notes_;
-    std::vector<DeviceCallNotes::Call> early_;  // of other nodes, which this rank has not made yet
+    // Calls that came from other nodes before this rank has made its own.
+    std::vector<DeviceCallNotes::Call> unexpected_;
 };
 
 }  // namespace vescomm::internal

@@ -7,14 +7,14 @@
 #include <cstring>
 #include <numeric>
 
+#include "comm/split.h"
+
 namespace vescomm::internal {
 
 namespace {
 
 // A call in a note: its number, and its words.
 using Packed = std::array<std::uint64_t, 1 + std::tuple_size_v<DeviceCall::Words>>;
-
-constexpr std::size_t max_calls = 32;
 
 }  // namespace
 
@@ -26,7 +26,7 @@ DeviceCallNotes::DeviceCallNotes(Communicator &comm, std::uint64_t number) {
     std::iota(all.begin(), all.end(), 0);
     try {
         control_ =
-            comm.control().subgroup("device calls " + std::to_string(number), all, comm.deadline());
+            open_subgroup(comm, "device calls " + std::to_string(number), all, comm.deadline());
     } catch (const Error &error) {
         if (error.status != VESCOMM_ERROR_UNSUPPORTED) throw;
         return;
@@ -38,9 +38,7 @@ DeviceCallNotes::DeviceCallNotes(Communicator &comm, std::uint64_t number) {
 }
 
 DeviceCallNotes::~DeviceCallNotes() {
-    if (!control_) return;
-    control_->end_leave();
-    control_->start_leave();
+    if (control_) control_->leave(Deadline::after(0));
 }
 
 void DeviceCallNotes::send(const std::vector<Call> &calls) const {
@@ -57,7 +55,7 @@ void DeviceCallNotes::send(const std::vector<Call> &calls) const {
 
 std::vector<DeviceCallNotes::Call> DeviceCallNotes::take() {
     std::vector<Call> calls;
-    if (!control_ || !control_->has_notes()) return calls;
+    if (!any()) return calls;
     for (const auto &[rank, bytes] : control_->take_notes())
         for (std::size_t at = 0; at + sizeof(Packed) <= bytes.size(); at += sizeof(Packed)) {
             Packed packed;

@@ -12,9 +12,9 @@
 
 namespace vescomm::internal {
 
-// Passes calls on device memory between nodes, over the control plane. A rank sends them to the
-// ranks before and behind it, if these are on other nodes: if any two ranks differ, two neighbours
-// do.
+// Passes calls on device memory between nodes, over the control plane. A rank sends them to its two
+// neighbours in the ring of ranks, if these are on other nodes: if two ranks differ and all have
+// made the call, two neighbours differ.
 //
 // Threads: one at a time.
 class DeviceCallNotes {
@@ -26,7 +26,7 @@ public:
     };
 
     // Collective, blocking. `number`: the same on all ranks, and of no other object of `comm`. A
-    // control plane without subgroups passes nothing.
+    // control plane without subgroups passes nothing. Throws what open_subgroup() throws.
     DeviceCallNotes(Communicator &comm, std::uint64_t number);
     ~DeviceCallNotes();
     DeviceCallNotes(const DeviceCallNotes &) = delete;
@@ -34,10 +34,16 @@ public:
 
     // True: there are other nodes, and a control plane that passes calls to them.
     bool connected() const { return control_ != nullptr; }
-    // Sends the last of these calls of this rank, as many as fit into a note.
+    bool any_neighbours() const { return !neighbours_.empty(); }
+    // Sends the last of these calls of this rank, at most max_calls.
     void send(const std::vector<Call> &calls) const;
+    // True: calls have arrived.
+    bool any() const { return control_ != nullptr && control_->has_notes(); }
     // Calls of neighbours that have arrived.
     std::vector<Call> take();
+
+    // Number of calls in a note.
+    static constexpr std::size_t max_calls = 32;
 
 private:
     std::vector<int> neighbours_;

@@ -79,7 +79,12 @@ void DeviceCommunicator::connect() {
 }
 
 void DeviceCommunicator::complete() {
-    calls_ = std::make_unique<DeviceCallMatch>(comm_);
+    try {
+        calls_ = std::make_unique<DeviceCallMatch>(comm_);
+    } catch (const std::bad_alloc &) {
+        comm_->run_out();  // the other ranks wait for this one
+        throw;
+    }
     link_peers();
     if (options_.workspace_bytes == 0) return;
     // Every rank knows whether all of them have their workspace.
@@ -155,8 +160,7 @@ void DeviceCommunicator::check() {
 }
 
 void DeviceCommunicator::begin_call(const DeviceCall &call) {
-    calls_->add(call);
-    if (const std::string why = calls_->compare_next(); !why.empty()) [[unlikely]]
+    if (const std::string why = calls_->add(call); !why.empty()) [[unlikely]]
         fail(VESCOMM_ERROR_MISMATCH, why);
 }
 
@@ -225,6 +229,7 @@ void DeviceCommunicator::wait(cuda::Stream stream) {
         return error == cuda::success;
     });
     check();  // work may end because NCCL failed
+    compare_calls();
 }
 
 void DeviceCommunicator::require(nccl::Result result, const char *function) {

@@ -32,8 +32,8 @@ void DeviceCommunicator::end_if_broken(const Progress &make_progress) {
 
 template <typename Done>
 void DeviceCommunicator::poll(const char *what, const Done &done) {
-    const Deadline limit = comm_->deadline();
-    Clock::time_point ask = next_interrupt(limit.moment());
+    LoopDeadline limit(comm_->deadline(), Clock::now());
+    Clock::time_point ask = next_interrupt(limit.limit().moment());
     // NCCL starts a call in some ten microseconds: the first waits do not sleep. Long ones leave
     // the core to others.
     const Clock::time_point sleep_after = Clock::now() + std::chrono::milliseconds(1);
@@ -47,6 +47,7 @@ void DeviceCommunicator::poll(const char *what, const Done &done) {
             calls_->send_to_nodes();
             long_wait *= 2;
         }
+        limit.look(Clock::now());
         if (limit.expired())
             fail(VESCOMM_ERROR_TIMEOUT, "rank " + std::to_string(rank()) + " waited for " + what +
                                             " until its deadline" + late_ranks());
@@ -54,7 +55,7 @@ void DeviceCommunicator::poll(const char *what, const Done &done) {
             if (interrupted())
                 fail(VESCOMM_ERROR_ABORTED, "the program of rank " + std::to_string(rank()) +
                                                 " ended its wait for " + what);
-            ask = next_interrupt(limit.moment());
+            ask = next_interrupt(limit.limit().moment());
         }
         if (Clock::now() < sleep_after) {
             std::this_thread::yield();

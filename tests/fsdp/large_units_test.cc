@@ -72,7 +72,7 @@ TEST(Slots, TakeSixBytesForAParameterInBackward) {
             mixed.gradient_slots = each.gradient_slots;
             const vescomm_fsdp_report_t report = report_of(units, mixed);
             EXPECT_EQ(report.backward_bytes - report.persistent_bytes, each.bytes * parameters);
-            // Of four ranks, each of which keeps its shard of all units.
+            // Four ranks, each of which keeps its shard of all units.
             EXPECT_EQ(report.gradient_bytes, 4 * units.size() * parameters / 4);
         }
 }

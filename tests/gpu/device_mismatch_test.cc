@@ -94,28 +94,30 @@ TEST(DeviceMismatch, IsFoundInAnyArgument) {
                     {"broadcast of 5 f64 (root 0) on rank 1"});
     const Call gather{Call::all_gather_v, {1, 2, 3}};
     expect_mismatch(3, gather, {Call::all_gather_v, {3, 2, 1}},
-                    {"all_gather_v of 6 f32 (shards ", "on rank 2"});
+                    {"all_gather_v of 6 f32 (sizes of shards ", "on rank 2"});
     expect_mismatch(3, gather, {Call::reduce_scatter_v, {1, 2, 3}},
-                    {"reduce_scatter_v of 6 f32 (sum, shards "});
+                    {"reduce_scatter_v of 6 f32 (sum, sizes of shards "});
     expect_mismatch(3, {Call::reduce_scatter_v, {1, 2, 3}},
                     {Call::reduce_scatter_v, {1, 2, 3}, VESCOMM_F32, VESCOMM_MIN},
-                    {"reduce_scatter_v of 6 f32 (min, shards "});
+                    {"reduce_scatter_v of 6 f32 (min, sizes of shards "});
 }
 
 TEST(DeviceMismatch, ACallWithoutElementsIsACall) {
     expect_mismatch(2, {Call::all_reduce, {10}}, {Call::all_reduce, {0}},
                     {"all_reduce of 0 f32 (sum) on rank 1"});
     expect_mismatch(2, {Call::all_gather_v, {0, 0}}, {Call::all_gather_v, {0, 1}},
-                    {"all_gather_v of 1 f32 (shards "});
+                    {"all_gather_v of 1 f32 (sizes of shards "});
 }
 
 TEST(DeviceMismatch, IsFoundInGroupsOfBuffers) {
+    std::barrier created(2);
     run_device_ranks(2, device_options(), [&](DeviceRank &r) {
         const VectorLayout layout({100, 200});
         vescomm_gpu_buffer_t *buffers[2] = {};
         for (auto &buffer : buffers)
             ASSERT_EQ(vescomm_gpu_buffer_create(r.gpu, layout, nullptr, &buffer), VESCOMM_OK)
                 << vescomm_get_last_error();
+        created.arrive_and_wait();
         vescomm_status_t status =
             r.rank == 0 ? vescomm_gpu_buffer_all_gather_v(buffers, 2, r.stream)
                         : vescomm_gpu_buffer_reduce_scatter_v(buffers, 2, VESCOMM_SUM, r.stream);
@@ -167,6 +169,53 @@ TEST(DeviceMismatch, IsFoundBetweenNodes) {
 TEST(DeviceMismatch, IsFoundBetweenNodesThatHang) {
     expect_mismatch_between({0, 1, 2}, true);
     expect_mismatch_between({0, 0, 1, 1}, true);
+}
+
+// Broadcasts of equal bytes, which neither NCCL nor the double distinguishes: they complete.
+const Call equal_bytes[] = {{Call::broadcast, {10}}, {Call::broadcast, {10}, VESCOMM_I32}};
+
+// One call, whose work may be complete before anybody waits. Each rank in turn is the one that
+// differs.
+TEST(DeviceMismatch, IsFoundInCompleteCallsOfANode) {
+    constexpr int ranks = 4;
+    for (int other = 0; other < ranks; ++other) {
+        std::barrier all(ranks);
+        run_device_ranks(ranks, device_options(), [&](DeviceRank &r) {
+            const Arrays arrays(r);
+            all.arrive_and_wait();
+            const auto status =
+                equal_bytes[r.rank == other ? 1 : 0].start(r, arrays.data, arrays.shard);
+            all.arrive_and_wait();
+            EXPECT_EQ(status == VESCOMM_OK ? vescomm_gpu_wait(r.gpu, r.stream) : status,
+                      VESCOMM_ERROR_MISMATCH)
+                << vescomm_get_last_error();
+        });
+        EXPECT_EQ(take_violations(), "");
+    }
+}
+
+TEST(DeviceMismatch, IsFoundInCompleteCallsBetweenNodes) {
+    std::barrier begin(2);
+    run_session(2,
+                [&](SessionRank &r) {
+                    ASSERT_EQ(r.create(), VESCOMM_OK) << vescomm_get_last_error();
+                    const Arrays arrays(r);
+                    begin.arrive_and_wait();
+                    vescomm_status_t status = VESCOMM_OK;
+                    int calls = 0;
+                    while (status == VESCOMM_OK && calls < 1'000'000) {
+                        ++calls;
+                        status = equal_bytes[r.rank].start(r, arrays.data, arrays.shard);
+                        if (status == VESCOMM_OK) status = vescomm_gpu_wait(r.gpu, r.stream);
+                    }
+                    EXPECT_EQ(status, VESCOMM_ERROR_MISMATCH) << vescomm_get_last_error();
+                    EXPECT_NE(std::string(vescomm_get_last_error())
+                                  .find("call 1 on the device communicator is broadcast of 10 "),
+                              std::string::npos)
+                        << vescomm_get_last_error();
+                },
+                20, {0, 1});
+    EXPECT_EQ(take_violations(), "");
 }
 
 TEST(DeviceMismatch, TheRankWithoutACallIsNamed) {

@@ -125,6 +125,15 @@ void export_model(const std::string &checkpoints, const std::string &folder) {
     vescomm::check(vescomm_fsdp_export(checkpoints.c_str(), folder.c_str(), 0));
 }
 
+void write_results(const Options &options, const TextData &text, const Results &results) {
+    const std::string json = json_text(options, text, results);
+    if (!options.json.empty()) write_file(options.json, json);
+    if (!options.picture.empty()) draw_or_warn(options, json);
+    if (options.export_folder.empty()) return;
+    export_model(options.save, options.export_folder);
+    if (!options.keep_save) std::filesystem::remove_all(options.save);
+}
+
 // Reports the results. Collective.
 void finish(Trainer &trainer, const Options &options, const TextData &text, Results &results,
             double begin) {
@@ -145,13 +154,9 @@ void finish(Trainer &trainer, const Options &options, const TextData &text, Resu
     }
     if (!options.trace.empty())
         vescomm::check(vescomm_trace_write(trainer.engine().comm(), options.trace.c_str()));
-    if (!first) return;
-    const std::string json = json_text(options, text, results);
-    if (!options.json.empty()) write_file(options.json, json);
-    if (!options.picture.empty()) draw_or_warn(options, json);
-    if (options.export_folder.empty()) return;
-    export_model(options.save, options.export_folder);
-    if (!options.keep_save) std::filesystem::remove_all(options.save);
+    if (first) write_results(options, text, results);
+    // If rank 0 dies before it has written everything, the others find out here.
+    if (options.elastic) vescomm::check(vescomm_barrier(trainer.comm().get()));
 }
 
 void run(vescomm::Communicator &comm, std::optional<TextData> &text,
@@ -195,7 +200,8 @@ void run(vescomm::Communicator &comm, std::optional<TextData> &text,
         add_communication(*trainer, results);
         finish(*trainer, options, *text, results, begin);
     });
-    if (!first || results.first_step < options.steps) return;
+    // Ranks may have died meanwhile.
+    if (results.comm.rank != 0 || results.first_step < options.steps) return;
     export_model(options.load, options.export_folder);
     if (!options.quiet)
         fmt::print(

@@ -268,9 +268,10 @@ std::optional<Options> parse_options(int argc, const char *const *argv) {
                    "folder of checkpoints: go on after the step of the latest one, on any number "
                    "of ranks, up to --steps in all")
         ->group(checkpoints);
-    app.add_option("--export", options.export_folder,
-                   "new folder for the trained model as safetensors of Hugging Face; with --load "
-                   "of a checkpoint that has done --steps, nothing is trained")
+    app.add_option(
+           "--export", options.export_folder,
+           "new folder for the trained model as safetensors of Hugging Face; with --load "
+           "of a checkpoint that has done --steps, nothing is trained and nothing else written")
         ->group(checkpoints);
 
     const char *failures = "Failures";

@@ -51,10 +51,11 @@
  *
  * cudaGetLastError() does not return errors of CUDA that vescomm has reported.
  *
- * Ranks that make different collective calls on device memory get VESCOMM_ERROR_MISMATCH: from the
- * call, from vescomm_gpu_wait(), or from a later call; between nodes from vescomm_gpu_wait() alone,
- * after a quarter of a second. Until then NCCL hangs, or gives wrong results. Replays of a graph
- * are not compared.
+ * All ranks make the same collective calls on device memory in the same order, captured ones
+ * included, with the same types, operators, counts, roots and layouts. Otherwise they get
+ * VESCOMM_ERROR_MISMATCH: from the call, from vescomm_gpu_wait(), or from a later call, between
+ * nodes after a wait of a quarter of a second or up to 32 calls later. Until then NCCL hangs, or
+ * gives wrong results. Replays of a graph are not compared.
  */
 #ifndef VESCOMM_GPU_H
 #define VESCOMM_GPU_H
@@ -249,7 +250,7 @@ VESCOMM_API vescomm_status_t vescomm_gpu_comm_get_info(const vescomm_gpu_comm_t 
  * @return VESCOMM_OK. The first error of the vescomm_comm_t, which NCCL's failures break too. Never
  *         VESCOMM_ERROR_INVALID_ARGUMENT: that status is of rejected calls, which have no effect.
  *
- * Collective: no.  Blocking: no; after a failure at most 10 seconds, once, to abort NCCL.
+ * Collective: no.  Blocking: no; after a failure at most 10.5 seconds, once, to abort NCCL.
  * Threads: one at a time per communicator.
  * Source: ncclCommGetAsyncError.  Since: 0.1
  */
@@ -331,7 +332,7 @@ VESCOMM_API vescomm_status_t vescomm_gpu_mfree(vescomm_gpu_comm_t *comm, void *p
  * After completion: output holds all elements of @p layout.
  *
  * @param layout  the same on every rank, with one shard for each rank; used during the call only.
- * @param type    type of the elements.
+ * @param type    type of the elements; the same on every rank.
  * @param source  the shard of this rank. NULL: in place, where the shard lies in @p output. Must
  *                not overlap output otherwise.
  * @param output  the whole buffer. Fastest if its beginning and the cuts are multiples of 16 bytes.
@@ -405,6 +406,7 @@ VESCOMM_API vescomm_status_t vescomm_gpu_all_reduce(vescomm_gpu_comm_t *comm, co
  *
  * @param data   @p count elements: read on rank @p root, written on all others.
  * @param count  from 0 to 2^40; the same on every rank.
+ * @param type   type of the elements; the same on every rank.
  * @param root   the same on every rank.
  * @return as vescomm_gpu_all_gather_v().
  *

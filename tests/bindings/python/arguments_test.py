@@ -496,8 +496,8 @@ class Members(OneRank):
         for call, sentence in (
             (lambda: self.comm.all_reduce(data, op="max"),
              "op is a str; give a member of vescomm.Op, such as Op.SUM"),
-            (lambda: self.comm.all_reduce(data, op=None),
-             "op is a NoneType; give a member of vescomm.Op, such as Op.SUM"),
+            (lambda: self.comm.all_reduce(data, op=b"4"),
+             "op is a bytes; give a member of vescomm.Op, such as Op.SUM"),
             (lambda: self.comm.all_reduce(data, type="float32"),
              "type is a str; give a member of vescomm.Type, such as Type.F32"),
             (lambda: vescomm.Buffer(self.comm, layout, type="f32"),

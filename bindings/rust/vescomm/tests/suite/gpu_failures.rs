@@ -132,7 +132,9 @@ fn a_rank_that_does_not_call_is_a_timeout() {
     failing_ranks(2, Some(Duration::from_secs(1)), |comm, device, cuda| {
         let buffer = Buffer::<f32>::new(device, &four_each(2), "x").unwrap();
         let stream = cuda.stream();
-        let says = "rank 0 waited for the work of a stream until its deadline";
+        let says =
+            "rank 0 waited for the work of a stream until its deadline; rank 1 of this node has \
+                    not made call 1 on the device communicator";
         if comm.rank() == 0 {
             buffer.all_gather_v(stream).unwrap();
             match device.wait(stream) {
