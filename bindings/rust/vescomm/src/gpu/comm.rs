@@ -37,7 +37,8 @@ impl<'c> Communicator<'c> {
     /// # Safety
     ///
     /// NCCL does not compare the calls of ranks. Its documentation names hangs, crashes and data
-    /// corruption as consequences of calls that differ.
+    /// corruption as consequences of calls that differ. vescomm compares them and returns
+    /// [`Error::Mismatch`](crate::Error::Mismatch), but NCCL may have begun them by then.
     ///
     /// - The n-th call on the communicator, its buffers and its memory is the same on every rank
     ///   that makes it: the function, the layout or the buffers, the number and type of elements,
