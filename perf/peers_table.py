@@ -8,7 +8,8 @@
 
 Each cell has the time of the fastest other library, and the times of vescomm's implementations divided
 by it (below 1: vescomm is faster). Near and far cores have tables of their own; results whose cores
-moved during the rounds are in the table of those.
+moved during the rounds are in the table of those. Where ranks outnumber cores, they move anyway, and
+--any-distance makes one table.
 """
 
 import argparse
@@ -31,7 +32,7 @@ def distance(result):
     return "far" if line["min"] >= NEAR_NS else "near and far"
 
 
-def read(names):
+def read(names, any_distance):
     """Returns {distance: {(collective, ranks, nodes): {bytes: {impl: [median of a file]}}}}."""
     tables = {}
     for name in names:
@@ -40,7 +41,8 @@ def read(names):
         for result in run["results"]:
             row = (result["collective"], result["ranks"], result["nodes"])
             size = round_up(result["bytes"])
-            table = tables.setdefault(distance(result), {})
+            place = "near and far" if any_distance else distance(result)
+            table = tables.setdefault(place, {})
             cell = table.setdefault(row, {}).setdefault(size, collections.defaultdict(list))
             cell[result["impl"]].append(result["time_us"]["p50"])
     return tables
@@ -62,9 +64,11 @@ def main():
     parser.add_argument("files", nargs="+", help="output files of vescomm_perf -J")
     parser.add_argument("--peers", default="mpi,mpi-ucx,mpich,ucc,gloo",
                         help="the other libraries, of which the fastest counts (default: %(default)s)")
+    parser.add_argument("--any-distance", action="store_true",
+                        help="do not distinguish near and far cores")
     options = parser.parse_args()
     peers = options.peers.split(",")
-    for place, table in read(options.files).items():
+    for place, table in read(options.files, options.any_distance).items():
         there = {impl for cells in table.values() for cell in cells.values() for impl in cell}
         ours = [impl for impl in OURS if impl in there]
         sizes = sorted({size for cells in table.values() for size in cells})
