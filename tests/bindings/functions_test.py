@@ -58,7 +58,6 @@ BINDINGS = {
     "Rust": (["bindings/rust/vescomm/src/**/*.rs"], [VESCOMM, PLANNER, GPU, KERNELS], {
         "vescomm_is_interrupted": PROCESS + " of vescomm-sys",
         "vescomm_memory_get_data": "a program sees a memory through its parts",
-        "vescomm_request_wait_with": "not wrapped yet; vescomm-sys has it",
         "vescomm_set_interrupt": PROCESS + " of vescomm-sys",
         "vescomm_trace_add_span_with": "not wrapped yet; vescomm-sys has it",
     }),
