@@ -43,10 +43,9 @@ DeviceCallNotes::~DeviceCallNotes() {
 
 void DeviceCallNotes::send(const std::vector<Call> &calls) const {
     std::string bytes;
-    const std::size_t first = calls.size() - std::min(calls.size(), max_calls);
-    for (std::size_t i = first; i < calls.size(); ++i) {
-        const DeviceCall::Words words = calls[i].call.words();
-        const Packed packed{calls[i].number, words[0], words[1], words[2]};
+    for (const Call &call : calls) {
+        const DeviceCall::Words words = call.call.words();
+        const Packed packed{call.number, words[0], words[1], words[2]};
         bytes.append(reinterpret_cast<const char *>(packed.data()), sizeof packed);
     }
     if (bytes.empty()) return;

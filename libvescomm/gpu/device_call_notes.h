@@ -35,7 +35,7 @@ public:
     // True: there are other nodes, and a control plane that passes calls to them.
     bool connected() const { return control_ != nullptr; }
     bool any_neighbours() const { return !neighbours_.empty(); }
-    // Sends the last of these calls of this rank, at most max_calls.
+    // Sends calls of this rank, at most max_calls.
     void send(const std::vector<Call> &calls) const;
     // True: calls have arrived.
     bool any() const { return control_ != nullptr && control_->has_notes(); }

@@ -89,15 +89,19 @@ void NcclCommunicator::abort() noexcept {
     if (ended == nullptr) return;
     if (watch_ended() && libraries_.nccl.comm_revoke == nullptr)
         return;  // the watch has aborted it
+    if (abort_within_limit(ended)) return;
+    forget(
+        "ncclCommAbort() does not return; it waits for graphs that captured its calls, and for "
+        "earlier work of their streams");
+}
+
+bool NcclCommunicator::abort_within_limit(nccl::Comm ended) const noexcept {
     const BackgroundCall abort =
         call_on_device(libraries_.cuda, device_,
                        [comm_abort = libraries_.nccl.comm_abort, ended](const cuda::Runtime &) {
                            return comm_abort(ended);
                        });
-    if (abort.wait(end_limit(comm_))) return;
-    forget(
-        "ncclCommAbort() does not return; it waits for graphs that captured its calls, and for "
-        "earlier work of their streams");
+    return abort.wait(end_limit(comm_));
 }
 
 void NcclCommunicator::forget(const char *why) noexcept {
@@ -130,12 +134,7 @@ void NcclCommunicator::abandon_derivation() noexcept {
 void NcclCommunicator::abort_derived(Derivation &made) const noexcept {
     const nccl::Comm ended = std::exchange(made.comm, nullptr);
     if (ended == nullptr) return;
-    const BackgroundCall abort =
-        call_on_device(libraries_.cuda, device_,
-                       [comm_abort = libraries_.nccl.comm_abort, ended](const cuda::Runtime &) {
-                           return comm_abort(ended);
-                       });
-    if (!abort.wait(end_limit(comm_)))
+    if (!abort_within_limit(ended))
         log_leak(comm_, "a new communicator of NCCL", "ncclCommAbort() does not return");
 }
 

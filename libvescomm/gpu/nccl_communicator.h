@@ -97,6 +97,8 @@ private:
     // Returns false if it does not end within the limit, or if NCCL cannot revoke it; it is
     // forgotten if it must not be used.
     bool revoke() noexcept;
+    // Returns false if ncclCommAbort() does not return within the limit.
+    bool abort_within_limit(nccl::Comm ended) const noexcept;
     // Forgets it, because a call that does not return still uses it, and logs the leak.
     void forget(const char *why) noexcept;
     // Ends the call of a derivation within the limit. Returns false if it still runs.

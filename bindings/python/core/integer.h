@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -33,9 +34,18 @@ struct Integer {
 };
 
 // A member of an enumeration of vescomm, or its value.
-struct OpArgument : Integer {};
-struct ElementType : Integer {};
-struct SharingArgument : Integer {};
+struct OpArgument : Integer {
+    static constexpr char type[] = "vescomm.Op", name[] = "op";
+    static constexpr char members[] = "vescomm.Op, such as Op.SUM";
+};
+struct ElementType : Integer {
+    static constexpr char type[] = "vescomm.Type", name[] = "type";
+    static constexpr char members[] = "vescomm.Type, such as Type.F32";
+};
+struct SharingArgument : Integer {
+    static constexpr char type[] = "vescomm.Sharing", name[] = "sharing";
+    static constexpr char members[] = "vescomm.Sharing, such as Sharing.PER_NODE";
+};
 
 // Numbers of elements, one for each rank: any sequence of integers.
 struct Integers {
@@ -108,34 +118,13 @@ struct type_caster<vescomm::python::Integer> {
     }
 };
 
-template <>
-struct type_caster<vescomm::python::OpArgument> {
-    NB_TYPE_CASTER(vescomm::python::OpArgument, const_name("vescomm.Op"))
+template <typename Member>
+requires std::is_base_of_v<vescomm::python::Integer, Member> &&
+    (!std::is_same_v<vescomm::python::Integer, Member>)struct type_caster<Member> {
+    NB_TYPE_CASTER(Member, const_name(Member::type))
 
     bool from_python(handle source, std::uint32_t, cleanup_list *) {
-        value.value = vescomm::python::read_member(source, "op", "vescomm.Op, such as Op.SUM");
-        return true;
-    }
-};
-
-template <>
-struct type_caster<vescomm::python::SharingArgument> {
-    NB_TYPE_CASTER(vescomm::python::SharingArgument, const_name("vescomm.Sharing"))
-
-    bool from_python(handle source, std::uint32_t, cleanup_list *) {
-        value.value = vescomm::python::read_member(source, "sharing",
-                                                   "vescomm.Sharing, such as Sharing.PER_NODE");
-        return true;
-    }
-};
-
-template <>
-struct type_caster<vescomm::python::ElementType> {
-    NB_TYPE_CASTER(vescomm::python::ElementType, const_name("vescomm.Type"))
-
-    bool from_python(handle source, std::uint32_t, cleanup_list *) {
-        value.value =
-            vescomm::python::read_member(source, "type", "vescomm.Type, such as Type.F32");
+        value.value = vescomm::python::read_member(source, Member::name, Member::members);
         return true;
     }
 };
