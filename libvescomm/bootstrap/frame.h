@@ -25,7 +25,7 @@ namespace vescomm::internal {
 
 constexpr std::size_t frame_header_bytes = 20;
 constexpr std::size_t frame_mac_bytes = 32;
-constexpr std::uint8_t frame_version = 2;
+constexpr std::uint8_t frame_version = 3;
 
 // Largest payload accepted from a peer that is not authenticated yet.
 constexpr std::size_t max_unauthenticated_payload = 512;

@@ -45,6 +45,7 @@ std::string encode(const Claim &claim) {
     put_number(payload, claim.rank);
     put_number(payload, claim.ranks);
     put_number(payload, claim.port);
+    put_number(payload, claim.listener);
     payload.append(claim.build, 0, max_build_bytes);
     return payload;
 }
@@ -57,6 +58,7 @@ bool read_claim(std::string_view payload, Claim &claim) {
     claim.rank = reader.number<std::uint32_t>();
     claim.ranks = reader.number<std::uint32_t>();
     claim.port = reader.number<std::uint16_t>();
+    claim.listener = reader.number<std::uint64_t>();
     if (!reader.good() || reader.rest().size() > max_build_bytes) return false;
     claim.build = reader.rest();
     return purpose == 1 || purpose == 2;

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "bootstrap/frame.h"
 #include "bootstrap/group_id.h"
+#include "bootstrap/survivor_listener.h"
 
 namespace vescomm::internal {
 
@@ -40,7 +41,9 @@ struct Claim {
     GroupId group = {};  // regroup: the group whose survivors meet
     std::uint32_t rank = 0;
     std::uint32_t ranks = 0;
-    std::uint16_t port = 0;  // port on which it listens, at the local end of this connection
+    // Its listener for survivors: the port, at the local end of this connection, and the number.
+    std::uint16_t port = 0;
+    std::uint64_t listener = 0;
     std::string build = {};  // version and build of its library
 
     bool operator==(const Claim &) const = default;
@@ -134,7 +137,10 @@ public:
     void restart();
     bool resumes() const { return authenticated_; }
 
-    void set_port(std::uint16_t port) { claim_.port = port; }
+    void set_listener(const SurvivorListener &listener) {
+        claim_.port = listener.address.port;
+        claim_.listener = listener.number;
+    }
     // The payload of the welcome; valid in state welcomed.
     std::string_view welcome() const { return keys_.decoder.payload(); }
     const Error &refusal() const { return refusal_; }

@@ -42,7 +42,8 @@ void Hub::admit(const Claim &claim, std::unique_ptr<Link> link, const std::strin
     link->stream().limit_silence(seconds(options_.silence));
     Process &process = processes_[rank];
     process.address = address;
-    process.listens = {parse_tcp_address(address, "a peer").host, claim.port};
+    process.listener = {.address = {parse_tcp_address(address, "a peer").host, claim.port},
+                        .number = claim.listener};
     process.beside = stays_on_machine(link->stream());
     // The interface that a process on another machine reaches takes precedence, then any but
     // loopback.
@@ -98,24 +99,25 @@ void Hub::refuse(std::unique_ptr<Link> link) {
     refused.finish();
 }
 
-// Sends every process the addresses of all processes, so that survivors can find one another. Those
+// Sends every process the listeners of all processes, so that survivors can find one another. Those
 // beside this process have connected at addresses that other machines may not reach.
 void Hub::start_session() {
     if (reached_)
         for (Process &process : processes_)
-            if (process.beside) process.listens.host = host_;
+            if (process.beside) process.listener.address.host = host_;
     std::string payload;
     const auto send_all = [&] {
         for (int rank = 0; rank < options_.ranks; ++rank) send(rank, FrameType::start, payload);
         payload.clear();
     };
-    if (options_.ranks > 1 && options_.listen) processes_[0].listens = options_.listen(host_);
+    if (options_.ranks > 1 && options_.listen) processes_[0].listener = options_.listen(host_);
     for (int rank = 0; rank < options_.ranks; ++rank) {
         if (payload.empty()) put_number(payload, static_cast<std::uint32_t>(rank));
-        const TcpAddress &listens = processes_[rank].listens;
-        const std::string text = listens.port == 0 ? "" : to_text(listens).substr(0, 255);
+        const auto &[address, number] = processes_[rank].listener;
+        const std::string text = address.port == 0 ? "" : to_text(address).substr(0, 255);
         put_number(payload, static_cast<std::uint8_t>(text.size()));
         payload += text;
+        put_number(payload, number);
         if (payload.size() > max_payload_bytes - 512) send_all();
     }
     if (!payload.empty()) send_all();

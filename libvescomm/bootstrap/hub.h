@@ -12,6 +12,7 @@
 #include "bootstrap/acceptor.h"
 #include "bootstrap/hub_group.h"
 #include "bootstrap/link.h"
+#include "bootstrap/survivor_listener.h"
 
 namespace vescomm::internal {
 
@@ -20,9 +21,8 @@ struct HubOptions {
     std::string build;  // version and build of this process's library; must be equal on all ranks
     Clock::duration heartbeat{};
     Clock::duration silence{};
-    // Listens for survivors on the interface with this address and returns the address; see
-    // regroup.h.
-    std::function<TcpAddress(const std::string &host)> listen;
+    // Listens for survivors on the interface with this address; see regroup.h.
+    std::function<SurvivorListener(const std::string &host)> listen;
     // Number of connections that gave up before they proved that they have the secret.
     std::function<int()> abandoned;
 };
@@ -84,7 +84,7 @@ private:
     struct Process {
         std::unique_ptr<Link> link;  // null: rank 0, or not connected
         std::string address;  // address of its end of the connection
-        TcpAddress listens;  // address on which survivors can reach it
+        SurvivorListener listener;
         bool joined = false;
         bool beside = false;  // on this machine
         bool closed = false;  // ended its session in good order

@@ -16,7 +16,7 @@ HubConnection::HubConnection(Network &network, Clock::duration heartbeat, Clock:
 
 void HubConnection::search(std::vector<TcpAddress> addresses, std::string_view secret,
                            const Claim &claim,
-                           std::function<std::uint16_t(const Stream &)> listen) {
+                           std::function<SurvivorListener(const Stream &)> listen) {
     search_ = std::make_unique<HubSearch>(
         network_, std::move(addresses), secret, claim, HubSearch::Limits{},
         HubSearch::Events{[this](HubSearch::Found found) { take(std::move(found)); },

@@ -38,7 +38,7 @@ public:
 
     // `secret` is borrowed. `listen`: see HubSearch.
     void search(std::vector<TcpAddress> addresses, std::string_view secret, const Claim &claim,
-                std::function<std::uint16_t(const Stream &)> listen);
+                std::function<SurvivorListener(const Stream &)> listen);
     // Takes a connection that has been found otherwise.
     void take(HubSearch::Found found);
 

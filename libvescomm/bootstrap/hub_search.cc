@@ -154,7 +154,8 @@ void HubSearch::connected(Try &each, std::unique_ptr<Stream> stream, const std::
 // Only one attempt claims a rank: listening for another interface would close the port that it
 // names.
 void HubSearch::listen(Try &each) {
-    each.handshake.set_port(events_.listen ? events_.listen(*each.current.stream) : 0);
+    each.handshake.set_listener(events_.listen ? events_.listen(*each.current.stream)
+                                               : SurvivorListener());
 }
 
 void HubSearch::read(Try &each, std::string_view bytes) {

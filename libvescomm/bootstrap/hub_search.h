@@ -36,9 +36,9 @@ public:
         std::function<void(Found)> found;
         // Called at most once: the search cannot succeed, or the peer has refused.
         std::function<void(const Error &)> failed;
-        // Called before a claim is sent, with its connection. Returns the port on which this
-        // process listens at the local address.
-        std::function<std::uint16_t(const Stream &)> listen;
+        // Called before a claim is sent, with its connection. Returns the listener of this process
+        // for survivors, at the local address.
+        std::function<SurvivorListener(const Stream &)> listen;
     };
 
     struct Limits {

@@ -12,7 +12,8 @@
 namespace vescomm::internal {
 
 // Asks the process that listens at the address of a member of a session to prove that it knows the
-// secret, and then disconnects. Another process may have got the port of a member that has ended.
+// secret of the listener, and then disconnects. Another process, of the same job too, may have got
+// the port of a member that has ended.
 //
 // Used in the network's thread only.
 class MemberProbe {

@@ -25,13 +25,14 @@ constexpr auto retry_pause = std::chrono::milliseconds(5);
 }  // namespace
 
 Regroup::Regroup(Network &network, SessionCore &core, const GroupId &group, int rank,
-                 std::vector<TcpAddress> addresses, const std::set<int> &gone,
+                 const std::vector<SurvivorListener> &listeners, const std::set<int> &gone,
                  const std::set<int> &excluded, Events events)
     : network_(network), core_(core), group_(group), rank_(rank), events_(std::move(events)) {
-    for (TcpAddress &address : addresses) {
+    for (const SurvivorListener &listener : listeners) {
         const int member = static_cast<int>(members_.size());
         const bool is_excluded = excluded.contains(member);
-        members_.push_back({.address = std::move(address),
+        members_.push_back({.address = listener.address,
+                            .secret = secret_of_listener(core.options().secret, listener.number),
                             .gone = is_excluded || gone.contains(member),
                             .excluded = is_excluded});
     }
@@ -96,7 +97,7 @@ void Regroup::follow() {
     // search_ is replaced from within its own callback, so the old search is destroyed later.
     network_.post([ended = std::shared_ptr<HubSearch>(std::move(search_))] {});
     search_ = std::make_unique<HubSearch>(
-        network_, std::vector{its.address}, core_.options().secret, claim,
+        network_, std::vector{its.address}, its.secret, claim,
         HubSearch::Limits{.once = true, .answer = max_answer_time(member)},
         HubSearch::Events{
             [this, member](HubSearch::Found found) {
@@ -184,8 +185,7 @@ void Regroup::ask(int number) {
         member.gone = true;
         decide();
     };
-    member.probe =
-        std::make_unique<MemberProbe>(network_, member.address, core_.options().secret, answered);
+    member.probe = std::make_unique<MemberProbe>(network_, member.address, member.secret, answered);
 }
 
 void Regroup::decide() {

@@ -21,8 +21,8 @@ namespace vescomm::internal {
 // is not known to be gone leads. The others connect to it; if a connection is refused because the
 // process is gone, they try the next rank. The leader waits until every member has come or is gone.
 // It probes silent members: the operating system refuses connections to a process that has ended,
-// and a process that has got its port since does not know the secret. It then sends the list of
-// survivors to all of them and becomes the hub of their new session.
+// and a process that has got its port since does not know the secret of its listener. It then sends
+// the list of survivors to all of them and becomes the hub of their new session.
 //
 //     rank 0 (dead)    rank 1          rank 2          rank 3
 //         X <--------- connect         connect ------> X (0 refuses both)
@@ -44,17 +44,17 @@ public:
         std::function<void(Result)> done;
         std::function<void(const Error &)> failed;
         // HubSearch::Events::listen of the new session.
-        std::function<std::uint16_t(const Stream &)> listen;
+        std::function<SurvivorListener(const Stream &)> listen;
         // True: the connection between the member and the hub of the old session has ended. The
         // process has probably ended too, and gets less time to answer.
         std::function<bool(int member)> lost;
     };
 
-    // `addresses`: address on which each member of the group listens. `gone`: members known to be
+    // `listeners`: of each member of the group. `gone`: members known to be
     // gone. `excluded`: members that the caller names as failed, gone or not. The core is borrowed:
     // it holds the connections of members that came earlier.
     Regroup(Network &network, SessionCore &core, const GroupId &group, int rank,
-            std::vector<TcpAddress> addresses, const std::set<int> &gone,
+            const std::vector<SurvivorListener> &listeners, const std::set<int> &gone,
             const std::set<int> &excluded, Events events);
     ~Regroup();
 
@@ -67,6 +67,7 @@ private:
     // A member of the group as this process sees it.
     struct Member {
         TcpAddress address;
+        std::string secret;  // of its listener
         bool gone = false;
         bool excluded = false;
         // The leader: a probe under way; the time of the first probe, or of the last answer; a

@@ -48,6 +48,7 @@ void SessionClient::receive_start(WireReader &reader) {
         const auto size = reader.number<std::uint8_t>();
         if (rank >= processes_.size() || reader.rest().size() < size) return report_violation();
         processes_[rank].listens = reader.take(size);
+        processes_[rank].listener = reader.number<std::uint64_t>();
     }
     if (!reader.good()) return report_violation();
     if (rank < processes_.size()) return;

@@ -52,8 +52,9 @@ public:
     bool anyone_absent() const { return absent_ > 0; }
     // At least one process is absent, and every absent one has ended its session in good order.
     bool ended_in_order() const { return absent_ > 0 && died_ == 0; }
-    // Address on which survivors can reach a process.
+    // Address on which survivors can reach a process, and the number of its listener.
     const std::string &listens(int rank) const { return processes_[rank].listens; }
+    std::uint64_t listener(int rank) const { return processes_[rank].listener; }
 
     // ---- groups ----
 
@@ -78,6 +79,7 @@ private:
         std::string absence;
         Ended how = Ended::died;  // with an absence
         std::string listens;
+        std::uint64_t listener = 0;
     };
 
     // A group, and the frames that passed between this process and the hub about it.

@@ -93,10 +93,9 @@ void SessionCore::begin() {
                           .ranks = static_cast<std::uint32_t>(options_.ranks),
                           .port = 0,
                           .build = options_.build};
-        hub_connection_.search(options_.addresses, options_.secret, claim,
-                               [this](const Stream &stream) {
-                                   return listen_for_survivors(interface_of(stream)).port;
-                               });
+        hub_connection_.search(
+            options_.addresses, options_.secret, claim,
+            [this](const Stream &stream) { return listen_for_survivors(interface_of(stream)); });
     }
     schedule_tick();
 }

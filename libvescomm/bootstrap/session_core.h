@@ -83,7 +83,9 @@ public:
     bool everyone_notified() const { return hub_ == nullptr || hub_->everyone_notified(); }
 
     // Listens for survivors on an interface and returns the address.
-    TcpAddress listen_for_survivors(const std::string &host) { return survivors_.listen(host); }
+    SurvivorListener listen_for_survivors(const std::string &host) {
+        return survivors_.listen(host);
+    }
     // Survivors that wait for this process.
     std::list<Survivor> &survivors() { return survivors_.all(); }
     // Sets a function that is called when a survivor has come or gone.

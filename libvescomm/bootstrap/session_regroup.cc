@@ -53,23 +53,25 @@ std::shared_ptr<Session> Session::regroup(Origin origin, const std::set<int> &fa
     OsNetwork &network = from.thread_->network();
     network.run([&] {
         made->make_core();
-        std::vector<TcpAddress> addresses;
+        std::vector<SurvivorListener> listeners;
         std::set<int> gone;
         for (const int process : origin.members) {
             const SessionClient &client = from.core_->client();
             const std::string &text = client.listens(process);
-            const int member = static_cast<int>(addresses.size());
-            addresses.push_back(text.empty() ? TcpAddress{}
-                                             : parse_tcp_address(text, "where a rank listens"));
+            const int member = static_cast<int>(listeners.size());
+            listeners.push_back({.address = text.empty()
+                                                ? TcpAddress()
+                                                : parse_tcp_address(text, "where a rank listens"),
+                                 .number = client.listener(process)});
             if (client.gone(process)) gone.insert(member);
         }
         regroup = std::make_unique<Regroup>(
-            network, *from.core_, origin.group, rank, std::move(addresses), std::move(gone),
+            network, *from.core_, origin.group, rank, std::move(listeners), std::move(gone),
             std::move(excluded),
             Regroup::Events{
                 begin_session, [&](const Error &error) { report([&] { shared.error = error; }); },
                 [&](const Stream &stream) {
-                    return made->core_->listen_for_survivors(stream.local().host).port;
+                    return made->core_->listen_for_survivors(stream.local().host);
                 },
                 [&](int member) {
                     const int process = origin.members[static_cast<std::size_t>(member)];

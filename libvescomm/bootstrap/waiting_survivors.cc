@@ -7,17 +7,28 @@
 
 namespace vescomm::internal {
 
+namespace {
+
+std::uint64_t random_number() {
+    const Nonce nonce = random_nonce();
+    return get_number<std::uint64_t>(reinterpret_cast<const char *>(nonce.data()));
+}
+
+}  // namespace
+
 WaitingSurvivors::WaitingSurvivors(Network &network, std::string_view secret)
     : network_(network),
-      acceptor_(network, secret, [this](Acceptor::Joined joined) { keep(std::move(joined)); }) {}
+      number_(random_number()),
+      secret_(secret_of_listener(secret, number_)),
+      acceptor_(network, secret_, [this](Acceptor::Joined joined) { keep(std::move(joined)); }) {}
 
-TcpAddress WaitingSurvivors::listen(const std::string &host) {
+SurvivorListener WaitingSurvivors::listen(const std::string &host) {
     if (acceptor_.address().host != host) {
         acceptor_.close();
         acceptor_.listen({host, 0});
     }
     everywhere_ = host == all_interfaces;
-    return acceptor_.address();
+    return {.address = acceptor_.address(), .number = number_};
 }
 
 void WaitingSurvivors::narrow(const std::string &address) {

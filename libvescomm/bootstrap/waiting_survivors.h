@@ -10,6 +10,7 @@
 
 #include "bootstrap/acceptor.h"
 #include "bootstrap/link.h"
+#include "bootstrap/survivor_listener.h"
 
 namespace vescomm::internal {
 
@@ -23,13 +24,13 @@ public:
         std::unique_ptr<Link> link;
     };
 
-    // Network and secret are borrowed.
+    // The network is borrowed.
     WaitingSurvivors(Network &network, std::string_view secret);
 
     static constexpr const char *all_interfaces = "*";
 
-    // Listens for survivors on an interface and returns the address.
-    TcpAddress listen(const std::string &host);
+    // Listens for survivors on an interface.
+    SurvivorListener listen(const std::string &host);
     // If this process listens on all interfaces: listens only at the given address from now on,
     // whose port is the same.
     void narrow(const std::string &address);
@@ -50,6 +51,8 @@ public:
 
 private:
     Network &network_;
+    const std::uint64_t number_;  // of the listener
+    const std::string secret_;  // of the listener
     Acceptor acceptor_;
     bool everywhere_ = false;  // listens on all interfaces
     std::list<Survivor> survivors_;

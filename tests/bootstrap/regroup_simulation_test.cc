@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Survivors of a failure meet over a simulated network, in which more processes end, one vanishes,
-// others pause, connections break, and unauthenticated peers listen on the ports of ended
-// processes. All that are alive must end up in one session of all of them.
+// others pause, connections break, and unauthenticated peers, or survivors, listen on the ports of
+// ended processes. All that are alive must end up in one session of all of them.
 //
 // A seed ends when the session of all has been undisturbed for a while; see Trial::settled_for.
 //
@@ -32,28 +32,28 @@ constexpr GroupId group{1, 2};
 class Process {
 public:
     // `lost`: Regroup::Events::lost.
-    Process(SimulatedWorld &world, int rank, const std::vector<TcpAddress> &addresses,
+    Process(SimulatedWorld &world, int rank, const std::vector<SurvivorListener> &listeners,
             std::function<bool(int member)> lost)
-        : network_(world, rank), rank_(rank), addresses_(addresses), lost_(std::move(lost)) {
+        : network_(world, rank), rank_(rank), listeners_(listeners), lost_(std::move(lost)) {
         options_.secret = "the secret of the test";
         root_.emplace(network_, options_, [] {});
-        for (int member = 0; member < static_cast<int>(addresses.size()); ++member)
+        for (int member = 0; member < static_cast<int>(listeners.size()); ++member)
             left_.push_back(member);
     }
 
-    TcpAddress listen() { return root_->listen_for_survivors(SimulatedNetwork::host(rank_)); }
+    SurvivorListener listen() { return root_->listen_for_survivors(network_.host()); }
 
     void shrink() {
         std::set<int> excluded;
-        for (int member = 0; member < static_cast<int>(addresses_.size()); ++member)
+        for (int member = 0; member < static_cast<int>(listeners_.size()); ++member)
             if (!std::ranges::binary_search(left_, member)) excluded.insert(member);
         made_.emplace(network_, options_, [this] { look(); });
         regroup_.emplace(
-            network_, *root_, group, rank_, addresses_, std::set<int>(), std::move(excluded),
+            network_, *root_, group, rank_, listeners_, std::set<int>(), std::move(excluded),
             Regroup::Events{[this](Regroup::Result result) { met(std::move(result)); },
                             [this](const Error &why) { error = why; },
                             [this](const Stream &stream) {
-                                return made_->listen_for_survivors(stream.local().host).port;
+                                return made_->listen_for_survivors(stream.local().host);
                             },
                             lost_});
         regroup_->begin();
@@ -108,7 +108,7 @@ private:
     std::unique_ptr<Timer> timer_;
     SessionOptions options_;
     int rank_;
-    const std::vector<TcpAddress> &addresses_;
+    const std::vector<SurvivorListener> &listeners_;
     std::function<bool(int member)> lost_;
     std::vector<int> left_, met_;
     std::optional<SessionCore> root_, made_;
@@ -127,14 +127,16 @@ public:
 
     explicit Trial(std::uint64_t seed) : world_(seed), whole_(seed % whole_every == 0) {
         const int ranks = draw(2, 6);
-        addresses_.resize(static_cast<std::size_t>(ranks));
+        // On one host, a survivor may get the port of a process that has ended.
+        world_.set_hosts(draw(0, 1));
+        listeners_.resize(static_cast<std::size_t>(ranks));
         const auto lost = [this, noticed = draw(0, 1) == 0](int member) {
             return noticed && !world_.alive(member);
         };
         for (int rank = 0; rank < ranks; ++rank)
-            processes_.emplace_back(world_, rank, addresses_, lost);
+            processes_.emplace_back(world_, rank, listeners_, lost);
         for (int rank = 0; rank < ranks; ++rank)
-            addresses_[static_cast<std::size_t>(rank)] = processes_[rank].listen();
+            listeners_[static_cast<std::size_t>(rank)] = processes_[rank].listen();
     }
 
     void run() {
@@ -192,8 +194,9 @@ private:
         constexpr int manners = static_cast<int>(UnauthenticatedPeer::Manner::count);
         const int process = static_cast<int>(processes_.size()) + rank;
         world_.at(in(0.01), -1, [this, rank, process, manner = draw(0, manners - 1)] {
-            unauthenticated_.emplace_back(world_, process,
-                                          addresses_[static_cast<std::size_t>(rank)],
+            const TcpAddress &address = listeners_[static_cast<std::size_t>(rank)].address;
+            if (world_.listens(address)) return;
+            unauthenticated_.emplace_back(world_, process, address,
                                           static_cast<UnauthenticatedPeer::Manner>(manner));
         });
     }
@@ -210,7 +213,7 @@ private:
     }
 
     SimulatedWorld world_;
-    std::vector<TcpAddress> addresses_;
+    std::vector<SurvivorListener> listeners_;
     std::deque<Process> processes_;
     std::deque<UnauthenticatedPeer> unauthenticated_;
     const bool whole_;
@@ -240,14 +243,14 @@ TEST(RegroupSimulation, ASilentUnauthenticatedPeerDelaysTheMeetingForAShortTime)
         for (const bool noticed : {true, false}) {
             SCOPED_TRACE(testing::Message() << "rank " << victim << " ended, noticed " << noticed);
             SimulatedWorld world(7);
-            std::vector<TcpAddress> addresses(ranks);
+            std::vector<SurvivorListener> listeners(ranks);
             std::deque<Process> processes;
             for (int rank = 0; rank < ranks; ++rank)
-                processes.emplace_back(world, rank, addresses,
+                processes.emplace_back(world, rank, listeners,
                                        [&](int member) { return noticed && !world.alive(member); });
-            for (int rank = 0; rank < ranks; ++rank) addresses[rank] = processes[rank].listen();
+            for (int rank = 0; rank < ranks; ++rank) listeners[rank] = processes[rank].listen();
             world.end(victim);
-            const UnauthenticatedPeer peer(world, ranks + victim, addresses[victim],
+            const UnauthenticatedPeer peer(world, ranks + victim, listeners[victim].address,
                                            UnauthenticatedPeer::Manner::silent);
             std::vector<int> survivors;
             for (int rank = 0; rank < ranks; ++rank)

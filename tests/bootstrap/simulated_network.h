@@ -35,6 +35,12 @@ class SimulatedWorld {
 public:
     explicit SimulatedWorld(std::uint64_t seed) : random(seed) {}
 
+    // Before the first process: processes share hosts. A new listener then gets the port of an
+    // ended process of its host.
+    void set_hosts(int hosts) { hosts_ = hosts; }
+    int hosts() const { return hosts_; }
+    bool listens(const TcpAddress &address) const { return listeners_.contains(to_text(address)); }
+
     // ---- time ----
 
     Clock::time_point now() const { return now_; }
@@ -170,6 +176,16 @@ private:
         deliver(other, [this, other, how](End &) { finish(other, how); });
     }
 
+    // A port for a new listener: one of an ended process of the same host, if there is one.
+    std::uint16_t free_port(const std::string &host) {
+        const auto freed = std::ranges::find(freed_ports_, host, &TcpAddress::host);
+        if (freed == freed_ports_.end()) return next_port_++;
+        const std::uint16_t port = freed->port;
+        freed_ports_.erase(freed);
+        const bool taken = listeners_.contains(to_text({host, port}));
+        return taken ? next_port_++ : port;
+    }
+
     const Clock::time_point start_{std::chrono::hours(1)};
     Clock::time_point now_ = start_;
     std::uint64_t next_ = 0;
@@ -179,6 +195,8 @@ private:
     std::map<std::string, std::shared_ptr<Listening>> listeners_;  // by "host:port"
     std::vector<std::shared_ptr<End>> ends_;
     std::uint16_t next_port_ = 20000;
+    std::vector<TcpAddress> freed_ports_;
+    int hosts_ = 0;
 };
 
 class SimulatedStream final : public Stream {
@@ -266,7 +284,7 @@ private:
     std::shared_ptr<SimulatedWorld::Listening> listening_;
 };
 
-// The network of one process. Process p has the address 10.0.0.p.
+// The network of one process. Process p has the address 10.0.0.p, unless processes share hosts.
 class SimulatedNetwork final : public Network {
 public:
     SimulatedNetwork(SimulatedWorld &world, int process) : world_(world), process_(process) {
@@ -274,6 +292,10 @@ public:
     }
 
     static std::string host(int process) { return "10.0.0." + std::to_string(process); }
+    // Host h has the processes h, h + hosts, ... and their addresses.
+    std::string host() const {
+        return host(world_.hosts() == 0 ? process_ : process_ % world_.hosts());
+    }
 
     Clock::time_point now() const override { return world_.now(); }
     void post(std::function<void()> function) override {
@@ -297,7 +319,8 @@ public:
         return connect_to(name, std::move(done));
     }
     std::unique_ptr<Listener> listen(const TcpAddress &address, Accepted accepted) override {
-        const std::uint16_t port = address.port != 0 ? address.port : world_.next_port_++;
+        const std::uint16_t port =
+            address.port != 0 ? address.port : world_.free_port(address.host);
         const std::string name = to_text({address.host, port});
         if (world_.listeners_.contains(name))
             throw Error(VESCOMM_ERROR_SYSTEM, name + " is in use");
@@ -349,7 +372,7 @@ private:
             const auto mine = std::make_shared<End>(), theirs = std::make_shared<End>();
             mine->process = process_;
             theirs->process = listening->process;
-            mine->local = theirs->peer = host(process_) + ":" + std::to_string(world_.next_port_++);
+            mine->local = theirs->peer = host() + ":" + std::to_string(world_.next_port_++);
             mine->peer = theirs->local = name.find(':') == std::string::npos ? "local:1" : name;
             mine->other = theirs;
             theirs->other = mine;
@@ -376,8 +399,12 @@ inline void SimulatedWorld::end(int process) {
     for (const auto &end : ends_)
         if (end->process == process && end->open) close(end, "closed");
     // Another process may listen on its ports from now on.
-    std::erase_if(listeners_,
-                  [process](const auto &each) { return each.second->process == process; });
+    std::erase_if(listeners_, [this, process](const auto &each) {
+        if (each.second->process != process) return false;
+        if (each.first.find(':') != std::string::npos)
+            freed_ports_.push_back(parse_tcp_address(each.first, "simulated"));
+        return true;
+    });
 }
 
 inline void SimulatedWorld::reset(int a, int b) {
