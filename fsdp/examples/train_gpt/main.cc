@@ -155,8 +155,16 @@ void finish(Trainer &trainer, const Options &options, const TextData &text, Resu
     if (!options.trace.empty())
         vescomm::check(vescomm_trace_write(trainer.engine().comm(), options.trace.c_str()));
     if (first) write_results(options, text, results);
-    // If rank 0 dies before it has written everything, the others find out here.
-    if (options.elastic) vescomm::check(vescomm_barrier(trainer.comm().get()));
+}
+
+// Writes results that a rank may have written before it died.
+void write_again(const Options &options, const TextData &text, const Results &results) {
+    Options missing = options;
+    // An export is complete or does not exist.
+    if (std::filesystem::exists(options.export_folder)) missing.export_folder.clear();
+    write_results(missing, text, results);
+    if (!options.quiet)
+        fmt::print("ranks died after the training; its results are written again\n");
 }
 
 void run(vescomm::Communicator &comm, std::optional<TextData> &text,
@@ -196,10 +204,13 @@ void run(vescomm::Communicator &comm, std::optional<TextData> &text,
 
     // The engine has a communicator of its own.
     if (!options.trace.empty()) vescomm::check(vescomm_trace_start(trainer->engine().comm(), 0));
-    Training(comm, trainer, options, *text, results).run([&] {
-        add_communication(*trainer, results);
-        finish(*trainer, options, *text, results, begin);
-    });
+    Training(comm, trainer, options, *text, results)
+        .run(
+            [&] {
+                add_communication(*trainer, results);
+                finish(*trainer, options, *text, results, begin);
+            },
+            [&] { write_again(options, *text, results); });
     // Ranks may have died meanwhile.
     if (results.comm.rank != 0 || results.first_step < options.steps) return;
     export_model(options.load, options.export_folder);

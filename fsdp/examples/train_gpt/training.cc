@@ -22,6 +22,19 @@ bool may_be_a_death(vescomm_status_t status) {
            status == VESCOMM_ERROR_TIMEOUT;
 }
 
+// Collective.
+int smallest(const vescomm::Communicator &comm, int mine) {
+    std::int32_t least = mine;
+    vescomm::check(vescomm_all_reduce(comm.get(), &least, &least, 1, VESCOMM_I32, VESCOMM_MIN,
+                                      nullptr, nullptr, nullptr));
+    return least;
+}
+
+// True if it is true on all ranks. Collective.
+bool everywhere(const vescomm::Communicator &comm, bool here) {
+    return smallest(comm, here ? 1 : 0) == 1;
+}
+
 // Name of the latest save in a folder; empty: none.
 std::string latest_in(const std::string &folder) {
     std::ifstream file(std::filesystem::path(folder) / "latest");
@@ -55,6 +68,10 @@ void Saves::wait() {
 void Saves::abandon() {
     running_ = {};
     started_ = complete_;
+}
+
+void Saves::agree(const vescomm::Communicator &comm) {
+    started_ = complete_ = smallest(comm, complete_);
 }
 
 Training::Training(vescomm::Communicator &comm, std::optional<Trainer> &trainer,
@@ -136,13 +153,17 @@ const char *Training::choose_checkpoint() const {
 }
 
 void Training::recover() {
-    if (!trainer_ || !begun_) lost_ = true;
-    if (lost_) return begin_again();
+    complete_ = false;
+    // All ranks repeat what only some of them have completed.
+    saves_.agree(comm_);
+    if (!everywhere(comm_, trainer_ && begun_ && !lost_)) return begin_again();
     vescomm_fsdp_recovery_t recovery = vescomm_fsdp_recovery_init();
     recovery.folder = choose_checkpoint();
     recovery = trainer_->recover(comm_, recovery);
     const int done = static_cast<int>(recovery.steps);
     results_.return_to(done);
+    const bool evaluated = !results_.held_out.empty() && results_.held_out.back().first == done;
+    if (!everywhere(comm_, evaluated) && evaluated) results_.held_out.pop_back();
     // A step of which this rank has no result, because another rank died during the update.
     if (results_.first_step + static_cast<int>(results_.steps.size()) < done)
         results_.steps.push_back(trainer_->last_step());
@@ -172,13 +193,21 @@ void Training::note(Recovery recovery) {
     results_.recoveries.push_back(std::move(recovery));
 }
 
-void Training::run(const std::function<void()> &finish) {
+void Training::run(const std::function<void()> &finish, const std::function<void()> &write_again) {
     for (;;) try {
-            if (failed_) recover();
-            if (!begun_) begin();
-            if (results_.first_step >= options_.steps) return;
-            train();
-            finish();
+            if (failed_ && everywhere(comm_, complete_)) {
+                if (comm_.rank() == 0) write_again();
+            } else {
+                if (failed_) recover();
+                if (!begun_) begin();
+                if (results_.first_step >= options_.steps) return;
+                train();
+                finish();
+                complete_ = true;
+            }
+            // If rank 0 dies before it has written everything, the others find out here. All ranks
+            // have their results then.
+            if (options_.elastic) vescomm::check(vescomm_barrier(comm_.get()));
             return;
         } catch (const vescomm::Error &error) {
             if (!options_.elastic || !may_be_a_death(error.status())) throw;

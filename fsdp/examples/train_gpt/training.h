@@ -33,6 +33,8 @@ public:
     void wait();
     // Ends a running save without waiting for other ranks.
     void abandon();
+    // After a recovery: a save counts as complete only if all ranks have seen its end. Collective.
+    void agree(const vescomm::Communicator &comm);
     // True if the folder has a complete save of this training.
     bool exists() const;
 
@@ -51,10 +53,11 @@ public:
              const TextData &text, Results &results);
     ~Training();
 
-    // Trains up to the last step, then calls `finish`, which is collective too; does neither if the
-    // loaded checkpoint has done all steps. If ranks die in between and the options permit it, the
-    // others repeat what is incomplete.
-    void run(const std::function<void()> &finish);
+    // Trains up to the last step, then calls `finish`, which is collective too, and on rank 0
+    // writes the results; does neither if the loaded checkpoint has done all steps. If ranks die in
+    // between and the options permit it, the others repeat what is incomplete. If nothing is, but
+    // rank 0 may have died before it had written them, another rank calls `write_again`.
+    void run(const std::function<void()> &finish, const std::function<void()> &write_again);
 
 private:
     void begin();
@@ -77,6 +80,7 @@ private:
     const int first_rank_;  // rank of this process before any death
     bool begun_ = false;  // the values of the engine are those of results_.first_step or later
     bool failed_ = false;  // ranks have died, and the engine has not recovered yet
+    bool complete_ = false;  // this rank has its results
     bool lost_ = false;  // some shards have neither a copy nor a checkpoint
     double failed_at_ = 0;  // time of the error
 };
