@@ -2,7 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
+
 namespace vescomm::internal {
+
+inline constexpr std::size_t cache_line = 64;  // bytes
 
 // Prefetches a cache line for writing. Does nothing if the address is not mapped.
 inline void prefetch_to_write(const void *line) noexcept {

@@ -78,20 +78,30 @@ private:
     struct Cached {
         std::unique_ptr<Request> request;  // nullptr: the place is free
         std::uint64_t used = 0;  // higher: later
+        std::size_t next = 0;  // index of the one that find() or take() found after this one
         bool repeated = false;  // find() or take() has found it
     };
 
     Calls(std::shared_ptr<StagingBuffer> staging, std::shared_ptr<EagerBuffers> eager_buffers);
 
-    // The index of the cached request that repeats a call, or no_request. Counts the use.
+    // The index of the cached request that repeats a call, or no_request. Counts the use. Programs
+    // repeat their calls in the same order: where they do, no hash is computed.
     std::size_t locate(const CallArguments &arguments) noexcept {
-        const std::size_t at = sites_.find(hash_of(arguments, ranks_), [&](CallSites::Index index) {
+        const auto repeats = [&](std::size_t index) {
             return cached_[index].request->repeats(arguments);
-        });
-        if (at == no_request) return no_request;
-        cached_[at].repeated = true;
-        cached_[at].used = ++uses_;
-        return at;
+        };
+        if (cached_.empty()) return no_request;
+        Cached &last = cached_[last_];
+        if (last.next >= cached_.size() || !cached_[last.next].request || !repeats(last.next)) {
+            const std::size_t at = sites_.find(hash_of(arguments, ranks_), repeats);
+            if (at == no_request) return no_request;
+            last.next = at;
+        }
+        last_ = last.next;
+        Cached &found = cached_[last_];
+        found.repeated = true;
+        found.used = ++uses_;
+        return last_;
     }
     std::unique_ptr<Request> take_out(std::size_t at) noexcept;
     // True if a call with this hash was made not long ago. Remembers this one.
@@ -109,6 +119,7 @@ private:
     std::array<std::uint32_t, 256> made_ = {};
     std::size_t oldest_made_ = 0;
     std::uint64_t uses_ = 0;
+    std::size_t last_ = 0;  // index of the request that locate() has found last
     Call blank_;
     Request::Arrays arrays_;  // for request(), which reuses its capacity
     std::unique_ptr<CallGroups> groups_;

@@ -78,7 +78,8 @@ void EagerBuffers::bind(Bindings &bindings, vescomm_type_t type, int peer) const
 
 Run EagerBuffers::next(int peer) {
     const std::uint64_t before = to(peer).messages++;
-    return {.number = before / slots + 1, .slot = static_cast<std::uint32_t>(before % slots)};
+    const auto slot = static_cast<std::uint32_t>(before % slots);
+    return {.number = before / slots + 1, .slot = slot, .channel = slot};
 }
 
 }  // namespace vescomm::internal

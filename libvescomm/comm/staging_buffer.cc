@@ -6,6 +6,7 @@
 #include <numeric>
 #include <utility>
 
+#include "base/cache.h"
 #include "base/types.h"
 #include "comm/memory_pool.h"
 #include "execute/kernels.h"
@@ -18,8 +19,10 @@ namespace vescomm::internal {
 
 namespace {
 
-constexpr std::uint64_t line = 64;  // bytes of a cache line
+constexpr std::uint64_t line = cache_line;
 static_assert(sizeof(InlineFlag) < line);
+constexpr std::uint64_t beside_flag = line - sizeof(InlineFlag);
+constexpr std::uint64_t inline_slot_bytes = line + max_inline_bytes;
 
 // The memory of the slots. The pool of the communicator follows them in the same mapping, unless it
 // has one from the communicator from which it was created.
@@ -54,15 +57,16 @@ std::vector<std::atomic<std::uint32_t> *> distance_words(const Communicator &com
 
 }  // namespace
 
-StagingBuffer::SlotParts::SlotParts(const Nodes &nodes) {
+StagingBuffer::Slots::Slots(const Nodes &nodes) {
     const auto each = static_cast<std::uint64_t>(nodes.ranks());
     const auto locals = static_cast<std::uint64_t>(largest_node(nodes));
-    std::uint64_t end = line + staging_bytes;
-    const auto take = [&end](std::uint64_t size) {
-        const std::uint64_t begin = end;
-        end += (size + line - 1) / line * line;
+    std::uint64_t taken = inline_slots * inline_slot_bytes;
+    const auto take = [&taken](std::uint64_t size) {
+        const std::uint64_t begin = taken;
+        taken += (size + line - 1) / line * line;
         return begin;
     };
+    staging = take(staging_bytes);
     partial = take(partial_bytes);
     const std::uint64_t pair_bytes =
         std::clamp<std::uint64_t>(pair_areas_bytes / locals / line * line, line, max_pair_bytes);
@@ -72,19 +76,20 @@ StagingBuffer::SlotParts::SlotParts(const Nodes &nodes) {
     tables.receive_masks = take(each * sizeof(std::uint32_t));
     tables.forwarded = take(each * forwarded_blocks_per_rank * sizeof(std::uint64_t));
     registered_words = take((first_block_word + locals) * sizeof(std::uint64_t));
-    bytes = end;
+    bytes = taken - staging;
+    end = staging + staging_slots * bytes;
 }
 
 StagingBuffer::StagingBuffer(const std::shared_ptr<Communicator> &comm)
     : comm_(comm),
-      parts_(comm->nodes()),
-      memory_(make_memory(comm, staging_slots * parts_.bytes + line)),
+      slots_(comm->nodes()),
+      memory_(make_memory(comm, slots_.end + line)),
       channel_(comm->numbers().next_channel()),
       sequences_(comm->nodes().members(comm->nodes().node_of(comm->rank())).size()),
-      distance_(distance_words(*comm, *memory_, staging_slots * parts_.bytes),
+      distance_(distance_words(*comm, *memory_, slots_.end),
                 static_cast<std::size_t>(comm->nodes().local_rank(comm->rank()))),
       recent_calls_(std::make_shared<RecentCalls>()) {
-    for (std::uint32_t slot = 1; slot < staging_slots; ++slot) comm->numbers().next_channel();
+    for (std::uint32_t slot = 0; slot < inline_slots; ++slot) comm->numbers().next_channel();
     comm->watch_calls(recent_calls_, channel_);
 }
 
@@ -96,14 +101,15 @@ void StagingBuffer::give_space(ArrayProblem &problem, vescomm_type_t type) const
     const auto in = [](std::int64_t bytes, std::size_t each) {
         return bytes / static_cast<std::int64_t>(each);
     };
-    problem.staging = {in(line - sizeof(InlineFlag), size_of(type)),
-                       in(staging_bytes, size_of(type))};
+    problem.staging = {0, in(staging_bytes, size_of(type))};
     problem.partial = {0, in(partial_bytes, size_of(accumulator_of(type)))};
-    problem.inlined = in(max_inline_bytes, size_of(type));
-    const auto pair_stride = static_cast<std::int64_t>(parts_.pairs.stride);
-    problem.pairs = {.begin = in(static_cast<std::int64_t>(parts_.pairs.begin), size_of(type)),
+    problem.inlined = {in(beside_flag, size_of(type)), in(max_inline_bytes, size_of(type))};
+    const auto pairs = static_cast<std::int64_t>(slots_.pairs.begin - slots_.staging);
+    const auto pair_stride = static_cast<std::int64_t>(slots_.pairs.stride);
+    constexpr auto flag = static_cast<std::int64_t>(sizeof(InlineFlag));
+    problem.pairs = {.begin = in(pairs + flag, size_of(type)),
                      .stride = in(pair_stride, size_of(type)),
-                     .beside = in(line - sizeof(InlineFlag), size_of(type)),
+                     .beside = in(beside_flag, size_of(type)),
                      .count = in(pair_stride - static_cast<std::int64_t>(line), size_of(type))};
 }
 
@@ -111,20 +117,24 @@ void StagingBuffer::bind(Bindings &bindings, const AlgorithmEntry &algorithm, ve
     bindings.staging = {.type = type,
                         .memory = memory_->id(),
                         .mapping = memory_->mapping(),
-                        .offset_bytes = sizeof(InlineFlag),
-                        .slot_bytes = parts_.bytes};
+                        .offset_bytes = slots_.staging,
+                        .slot_bytes = slots_.bytes};
     bindings.partial = bindings.staging;
     bindings.partial.type = accumulator_of(type);
-    bindings.partial.offset_bytes = parts_.partial;
-    bindings.match.tables = parts_.tables;
-    bindings.pairs = parts_.pairs;
+    bindings.partial.offset_bytes = slots_.partial;
+    bindings.inlined = bindings.staging;
+    bindings.inlined.offset_bytes = sizeof(InlineFlag);
+    bindings.inlined.slot_bytes = inline_slot_bytes;
+    bindings.match.tables = slots_.tables;
+    bindings.pairs = slots_.pairs;
     bindings.registration.pools = comm_->pool().registered;
-    bindings.registration.words = parts_.registered_words;
+    bindings.registration.words = slots_.registered_words;
     bindings.registration.not_in_place =
         algorithm.name == "flat" || algorithm.collective == Collective::all_to_all_v;
+    bindings.match.root_compares = algorithm.collective == Collective::broadcast ||
+                                   algorithm.collective == Collective::scatter_v;
     bindings.channel = channel_;
-    bindings.release.counter = {channel_, release_flag};
-    bindings.release.when_complete = true;
+    bindings.release.counter = {channel_ + inline_slots, release_flag};
     bindings.sequences = &sequences_;
     // Between nodes a transport reads the staging buffer too.
     if (comm_->nodes().count() == 1) bindings.distance = &distance_;
@@ -135,14 +145,12 @@ void StagingBuffer::bind(Bindings &bindings, const AlgorithmEntry &algorithm, ve
 Run StagingBuffer::next(std::uint32_t uncompared) {
     const std::uint32_t before = history_;
     if (uncompared != 0) history_ = Signature::history(history_, uncompared);
-    const std::uint64_t earlier = operations_ / staging_slots;  // operations on this slot
-    const auto slot = static_cast<std::uint32_t>(operations_ % staging_slots);
-    ++operations_;
-    return {.number = earlier + 1,
-            .releases = earlier,
-            .slot = slot,
+    const std::uint64_t sequence = ++operations_;
+    return {.number = SlotSequences::run(sequence),
+            .slot = SlotSequences::staging_slot(sequence),
+            .channel = SlotSequences::inline_slot(sequence),
             .history = before,
-            .sequence = operations_};
+            .sequence = sequence};
 }
 
 }  // namespace vescomm::internal

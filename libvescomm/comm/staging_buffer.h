@@ -13,18 +13,16 @@
 
 namespace vescomm::internal {
 
-// The memory through which the callers' arrays pass between ranks. It has slots, which operations
-// use in turn: operation n of a communicator, from 1, uses slot (n - 1) mod staging_slots, once
-// every rank of its node has released that slot after the operation that used it before. All ranks
-// make the same calls in the same order, so their counts are equal and no operation on arrays needs
-// the control plane.
+// The memory through which the callers' arrays pass between ranks. It has slots of two kinds, which
+// operations use in turn (execute/slot_sequences.h). All ranks make the same calls in the same
+// order, so their counts are equal and no operation on arrays needs the control plane.
 //
-// After the slots lies the word of ReadDistance.
+//     inline slots, 0 to 15:  │ inline flag │ inline data │
+//     staging slots, 0 to 3:  │ staging │ partial sums │ pair areas │ tables of the call matcher │
+//     the word of ReadDistance
 //
-//     slot 0: │ inline flag │ staging │ partial sums │ pair areas │ tables of the call matcher │
-//     slot 1: ...
-//
-// Each slot has a channel. The schedule of an operation gives the flags their meaning.
+// Each inline slot has a channel; one more has the counter of releases. The schedule of an
+// operation gives the flags their meaning.
 class StagingBuffer {
 public:
     // Collective, blocking.
@@ -44,23 +42,26 @@ public:
     ReadDistance &distance() { return distance_; }
 
 private:
-    // The parts of a slot, each on whole cache lines. The same on every rank.
-    struct SlotParts {
+    // The slots. The parts of a staging slot lie on whole cache lines; their offsets are those in
+    // slot 0, from the first byte of the memory. The same on every rank.
+    struct Slots {
+        std::uint64_t staging;
         std::uint64_t partial;
         PairAreaBytes pairs;
         MatchTables tables;
         std::uint64_t registered_words;
-        std::uint64_t bytes;
+        std::uint64_t bytes;  // of one staging slot
+        std::uint64_t end;  // of the last one
 
-        explicit SlotParts(const Nodes &nodes);
+        explicit Slots(const Nodes &nodes);
     };
 
     explicit StagingBuffer(const std::shared_ptr<Communicator> &comm);
 
     std::shared_ptr<Communicator> comm_;
-    const SlotParts parts_;
+    const Slots slots_;
     std::shared_ptr<Memory> memory_;
-    std::uint32_t channel_ = 0;  // of slot 0; the other slots have the next ones
+    std::uint32_t channel_ = 0;  // of inline slot 0; the others and the releases have the next ones
     SlotSequences sequences_;
     ReadDistance distance_;
     std::shared_ptr<RecentCalls> recent_calls_;  // the communicator reads it

@@ -20,7 +20,7 @@ public:
     // Reserves the memory for an operation whose runs use `channel`, and the next ones if it uses a
     // staging buffer.
     void admit(std::uint32_t channel) {
-        const std::size_t size = std::size_t{channel} + staging_slots;
+        const std::size_t size = std::size_t{channel} + inline_slots;
         if (latest_.size() < size) latest_.resize(size);
     }
     void start(const RunId &run) noexcept { latest_[run.channel] = run.number; }

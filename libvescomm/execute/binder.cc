@@ -19,8 +19,8 @@ namespace {
 // Smaller steps take less time than two reads of the clock.
 constexpr std::uint64_t min_timed_bytes = 16 * 1024;
 
-constexpr Region all_regions[] = {Region::source, Region::buffer, Region::output, Region::staging,
-                                  Region::partial};
+constexpr Region all_regions[] = {Region::source,  Region::buffer,  Region::output,
+                                  Region::staging, Region::partial, Region::inlined};
 static_assert(std::size(all_regions) == regions);
 
 class Binder {
@@ -38,6 +38,10 @@ public:
     }
 
     Program make() {
+        program_.uses_inline_flag = has_inline_flag();
+        program_.uses_staging = !program_.uses_inline_flag;
+        program_.inline_bytes =
+            static_cast<std::uint64_t>(schedule_.inlined) * size_of(bindings_.inlined.type);
         collect_bases();
         for (const Lane &lane : schedule_.lanes) {
             BoundLane &bound = program_.lanes.emplace_back();
@@ -59,10 +63,20 @@ private:
                 return bindings_.output;
             case Region::staging:
                 return bindings_.staging;
+            case Region::inlined:
+                return bindings_.inlined;
             case Region::partial:
                 break;
         }
         return bindings_.partial;
+    }
+
+    bool has_inline_flag() const {
+        return std::ranges::any_of(schedule_.lanes, [](const Lane &lane) {
+            return std::ranges::any_of(lane.steps(), [](const Step &step) {
+                return !step.moves() && step.flag == inline_flag;
+            });
+        });
     }
 
     void collect_bases() {
@@ -71,15 +85,19 @@ private:
             const RegionBinding &its = binding(region);
             first_base_[static_cast<std::size_t>(region)] = bases.size();
             for (const Piece &piece : its.pieces) bases.push_back(piece.data);
-            if (!its.mapping) continue;
+            const bool unused =
+                region == (program_.uses_staging ? Region::inlined : Region::staging) ||
+                (region == Region::partial && !program_.uses_staging);
+            if (!its.mapping || unused) continue;
             for (const int peer : locals_)
                 bases.push_back(its.mapping->base(peer) + its.offset_bytes);
         }
         program_.bases = Bases(std::move(bases),
                                {.source = first_base(Region::source),
                                 .output = first_base(Region::output),
-                                .slotted = first_base(Region::staging)},
-                               bindings_.staging.slot_bytes);
+                                .staging = first_base(Region::staging),
+                                .inlined = first_base(Region::inlined)},
+                               bindings_.staging.slot_bytes, bindings_.inlined.slot_bytes);
     }
 
     std::size_t first_base(Region region) const {
@@ -180,7 +198,6 @@ private:
                         .count = static_cast<std::size_t>(step.count)};
         bound.transport = bindings_.transports[static_cast<std::size_t>(bound.peer)];
         bound.eager = step.eager && bound.transport->keeps_unexpected();
-        program_.uses_inline_flag |= !step.moves() && step.flag == inline_flag;
         program_.uses_pair_flags |= !step.moves() && step.flag == pair_flag;
         program_.uses_registered |=
             step.when != When::always && bindings_.registration.pools != nullptr;

@@ -26,8 +26,8 @@ struct Piece {
 // The memory of one region of a schedule in this process.
 struct RegionBinding {
     vescomm_type_t type = VESCOMM_F32;
-    // Buffer, staging buffer and partial sums: a memory, and the first byte of the region in every
-    // slab.
+    // Buffer, staging buffer, partial sums and inline data: a memory, and the first byte of the
+    // region in every slab.
     MemoryId memory = 0;
     std::shared_ptr<Mapping> mapping;
     std::uint64_t offset_bytes = 0;
@@ -36,7 +36,8 @@ struct RegionBinding {
     std::vector<Piece> pieces = {};
 };
 
-// Offsets, within a slot of the staging buffer, of the tables by which ranks compare their calls.
+// The tables by which ranks compare their calls: offsets in staging slot 0, from the first byte of
+// the memory.
 struct MatchTables {
     std::uint64_t pair_digests = 0;  // 32 bits for each local peer
     std::uint64_t receive_masks = 0;  // 32 bits for each rank: the expected signature, or 0
@@ -53,7 +54,7 @@ struct RegisteredPools {
 // (execute/registered_arrays.h).
 struct Registration {
     std::shared_ptr<const RegisteredPools> pools;  // nullptr: there is no registered memory
-    std::uint64_t words = 0;  // offset of the published words in a slot of the staging buffer
+    std::uint64_t words = 0;  // offset of the published words, as of the tables
     // all_to_all_v: the block of this rank for each local peer, in elements of its source array.
     std::vector<Extent> blocks;
     // True: a source that overlaps the output counts as not registered, because this rank may write
@@ -61,7 +62,8 @@ struct Registration {
     bool not_in_place = false;
 };
 
-// The pair areas in a slot of the staging buffer, in bytes: each begins with an InlineFlag.
+// The pair areas in staging slot 0, in bytes from the first byte of the memory: each begins with an
+// InlineFlag.
 struct PairAreaBytes {
     std::uint64_t begin = 0;
     std::uint64_t stride = 0;
@@ -78,6 +80,8 @@ struct MatchBinding {
     PairDigests pair_digests;
     MatchTables tables;
     RecentCalls *recent_calls = nullptr;  // operations on arrays. Outlives the operation
+    // All data comes from one rank, which waits for no other and compares its call with all.
+    bool root_compares = false;
 };
 
 // A point-to-point message. What is pointed to outlives the operation.
@@ -90,8 +94,9 @@ struct MessageBinding {
 
 // How the ranks of a node declare that they no longer read a memory.
 struct ReleaseBinding {
+    // Staging buffer: SlotSequences::released(), which rises when a run is complete. Buffers:
+    // number of releases.
     SignalName counter;
-    bool when_complete = false;  // a completed run releases the memory
 };
 
 struct ReductionBinding {
@@ -104,7 +109,7 @@ struct ReductionBinding {
 struct Bindings {
     int rank = 0;
     Nodes nodes;
-    RegionBinding source, buffer, output, staging, partial;
+    RegionBinding source, buffer, output, staging, partial, inlined;
     std::uint64_t flight_word = 0;  // the flight recorder's word for the operation
     std::uint32_t channel = 0;  // of the flags that this rank raises, in slot 0
     ReleaseBinding release;

@@ -52,23 +52,32 @@ public:
         board_->stored();
     }
 
-    // Prefetches the flags of the operation after the next one, which no rank reads any more.
+    // Prefetches the flags, and the first inline data, of the operation after the next one. This
+    // rank stores there soon, and waits for its stores before it compares calls.
     void prefetch_next_but_one() const noexcept {
         if (context_.locals().size() == 1) return;
-        const std::uint32_t slot = context_.run().slot;
-        const std::ptrdiff_t away =
-            slot_distance(slot, (slot + 2) % staging_slots, bindings_.staging.slot_bytes);
-        const auto prefetch = [away](const InlineFlag &flag) {
-            prefetch_to_write(reinterpret_cast<const std::byte *>(&flag) + away);
-        };
-        if (program_.uses_inline_flag) prefetch(context_.inline_flag_of(context_.local()));
+        const Run &run = context_.run();
+        if (program_.inline_bytes > 0) {
+            const auto away = slot_distance(run.channel, (run.channel + 2) % inline_slots,
+                                            bindings_.inlined.slot_bytes);
+            const std::byte *next = bytes_of(context_.inline_flag_of(context_.local())) + away;
+            prefetch_to_write(next);
+            if (program_.inline_bytes > cache_line - sizeof(InlineFlag))
+                prefetch_to_write(next + cache_line);
+        }
         constexpr std::size_t few = 8;
         if (!program_.uses_pair_flags || context_.locals().size() > few) return;
+        const auto away =
+            slot_distance(run.slot, (run.slot + 2) % staging_slots, bindings_.staging.slot_bytes);
         for (std::size_t local = 0; local < context_.locals().size(); ++local)
-            if (local != context_.local()) prefetch(context_.pair_flag_of(context_.local(), local));
+            if (local != context_.local())
+                prefetch_to_write(bytes_of(context_.pair_flag_of(context_.local(), local)) + away);
     }
 
 private:
+    static const std::byte *bytes_of(const InlineFlag &flag) noexcept {
+        return reinterpret_cast<const std::byte *>(&flag);
+    }
     void raise(InlineFlag &flag, std::uint32_t signature) noexcept {
         flag.released.store(bindings_.sequences->released(), std::memory_order_relaxed);
         flag.call.store(context_.word(signature), std::memory_order_release);

@@ -21,8 +21,8 @@ bool MessageReceiver::find() noexcept {
     if (!bindings_.message.arrivals->find(receive_)) return false;
     constexpr std::uint32_t slots = EagerPlaces::slots;
     const std::uint64_t number = message().number;
-    context_.start(
-        {.number = number / slots + 1, .slot = static_cast<std::uint32_t>(number % slots)});
+    const auto slot = static_cast<std::uint32_t>(number % slots);
+    context_.start({.number = number / slots + 1, .slot = slot, .channel = slot});
     if (message().source != bound_to_) bind_to(message().source);
     return true;
 }

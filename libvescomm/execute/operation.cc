@@ -53,7 +53,7 @@ void Operation::start(const Run &run) noexcept {
         receiver_->start();
     } else {
         context_.start(run);
-        program_.bases.move_to(run.slot);
+        program_.bases.move_to(run.slot, run.channel);
     }
     progress_.start(program_);
     waited_seconds.store(0, std::memory_order_relaxed);
@@ -93,30 +93,32 @@ void Operation::settle() noexcept {
         queue.completed = run.number;
         queue.unread = context_.word(program_.lanes[0].steps[0].value);
     }
-    if (!bindings_.release.when_complete) return;
-    if (bindings_.sequences != nullptr) {
-        bindings_.sequences->release(run.sequence);
-        inline_flags_.prefetch_next_but_one();
-    }
-    bindings_.intra_node->signal(
-        bindings_.rank,
-        {bindings_.release.counter.channel + run.slot, bindings_.release.counter.flag}, run.number);
+    if (bindings_.sequences == nullptr) return;
+    bindings_.sequences->release(run.sequence);
+    inline_flags_.prefetch_next_but_one();
+    bindings_.intra_node->signal(bindings_.rank, bindings_.release.counter,
+                                 bindings_.sequences->released());
 }
 
 bool Operation::released_by(std::size_t local) const noexcept {
     const Run &run = context_.run();
-    if (bindings_.sequences != nullptr && bindings_.sequences->free(local, run.sequence))
-        return true;
-    const SignalName name{bindings_.release.counter.channel + run.slot,
-                          bindings_.release.counter.flag};
-    return bindings_.intra_node->signalled(context_.locals()[local], name) >= run.releases;
+    const auto released = [&] {
+        return bindings_.intra_node->signalled(context_.locals()[local], bindings_.release.counter);
+    };
+    if (bindings_.sequences == nullptr) return released() >= run.releases;
+    const auto is_free = [&] {
+        return bindings_.sequences->free(local, run.sequence, program_.uses_staging || is_new());
+    };
+    if (is_free()) return true;
+    bindings_.sequences->observe(local, released());
+    return is_free();
 }
 
 // A receiver has its eager buffer once it has found its message.
 bool Operation::has_buffer(const BoundStep &step) noexcept {
     if (receiver_) {
         if (!receiver_->find()) return false;
-        program_.bases.move_to(context_.run().slot);
+        program_.bases.move_to(context_.run().slot, 0);
         return true;
     }
     const Run &run = context_.run();

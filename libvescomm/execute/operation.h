@@ -76,7 +76,7 @@ public:
     // The current run, as all ranks know it. Messages have none.
     RunId run_id() const noexcept {
         const Run &run = context_.run();
-        return {bindings_.channel + run.slot, static_cast<std::uint32_t>(run.number)};
+        return {bindings_.channel + run.channel, static_cast<std::uint32_t>(run.number)};
     }
     // The signature of every run, without the history of earlier calls.
     std::uint32_t signature() const noexcept { return bindings_.match.signature; }
@@ -123,6 +123,9 @@ private:
                (step.when == When::registered) == registration_.contains(step.array);
     }
     bool has_buffer(const BoundStep &step) noexcept;
+    // True in the first runs, which no rank begins more than staging_slots ahead of the others: if
+    // their programs differ from the first call on, the error comes after few calls.
+    bool is_new() const noexcept { return progress_.runs() <= inline_slots; }
     bool released_by(std::size_t local) const noexcept;
     bool ready(const BoundStep &step) noexcept;
     bool ready_to_go_on(const BoundStep &wait) noexcept;

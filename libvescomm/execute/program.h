@@ -87,6 +87,9 @@ struct Program {
     Bases bases;
     std::size_t max_sources = 0;  // of a reduction
     bool uses_inline_flag = false, uses_pair_flags = false;
+    std::uint64_t inline_bytes = 0;  // that this rank writes behind its inline flag
+    // Arrays: needs the staging slot, or may; false: only the inline slot.
+    bool uses_staging = true;
     bool uses_registered = false;  // publishes, or reads, registered arrays
 };
 

@@ -13,10 +13,12 @@ namespace vescomm::internal {
 // One run of an operation.
 struct Run {
     std::uint64_t number = 1;  // on its channel, from 1; the same on every rank
-    // Number of releases by every rank of this node after which the memory may be overwritten.
+    // Buffers: number of releases by every rank of this node after which the memory may be
+    // overwritten.
     std::uint64_t releases = 0;
-    // Staging buffer and eager buffers: the slot. It is also added to the channels of Bindings.
-    std::uint32_t slot = 0;
+    std::uint32_t slot = 0;  // staging buffer (staging slot) and eager buffers
+    // Added to the channels of Bindings. Staging buffer: the inline slot; eager buffers: the slot.
+    std::uint32_t channel = 0;
     // Staging buffer: digest of earlier calls that were not compared; a part of the signature. 0:
     // none.
     std::uint32_t history = 0;
@@ -38,6 +40,7 @@ public:
         : own_channel_(bindings.channel),
           peer_channel_(bindings.is_message() ? bindings.message.peer_channel : bindings.channel),
           slot_bytes_(bindings.staging.slot_bytes),
+          inline_bytes_(bindings.inlined.slot_bytes),
           pairs_(bindings.pairs),
           registered_words_(bindings.registration.words) {
         const auto members = bindings.nodes.members(bindings.nodes.node_of(bindings.rank));
@@ -50,6 +53,7 @@ public:
     void start(const Run &run) noexcept {
         run_ = run;
         slot_offset_ = run.slot * slot_bytes_;
+        inline_offset_ = run.channel * inline_bytes_;
     }
     const Run &run() const noexcept { return run_; }
     // Before a run: changes the channel of the flags that this rank raises.
@@ -60,21 +64,24 @@ public:
     std::size_t local() const noexcept { return local_; }
 
     // A flag that this rank raises; the flag that a peer raises for this rank.
-    SignalName own(std::uint32_t flag) const noexcept { return {own_channel_ + run_.slot, flag}; }
+    SignalName own(std::uint32_t flag) const noexcept {
+        return {own_channel_ + run_.channel, flag};
+    }
     SignalName of_peer(std::uint32_t flag) const noexcept {
-        return {peer_channel_ + run_.slot, flag};
+        return {peer_channel_ + run_.channel, flag};
     }
 
     // Flags and tables hold the number of the run in the upper half of each word.
     std::uint64_t word(std::uint32_t value) const noexcept { return run_.number << 32 | value; }
     bool is_current(std::uint64_t word) const noexcept { return word >> 32 == run_.number; }
 
-    // Bytes in this run's slot of the staging buffer of a local peer.
+    // Bytes in this run's slot of a local peer. `offset`: in slot 0, from the first byte of the
+    // memory.
     std::byte *in_slot(std::size_t local, std::uint64_t offset) const noexcept {
         return slots_[local] + slot_offset_ + offset;
     }
     InlineFlag &inline_flag_of(std::size_t local) const noexcept {
-        return *reinterpret_cast<InlineFlag *>(in_slot(local, 0));
+        return *reinterpret_cast<InlineFlag *>(slots_[local] + inline_offset_);
     }
     // The pair flag that local peer `of` raises for local peer `to`.
     InlineFlag &pair_flag_of(std::size_t of, std::size_t to) const noexcept {
@@ -92,11 +99,11 @@ private:
     std::vector<int> locals_;
     std::size_t local_ = 0;
     std::uint32_t own_channel_, peer_channel_;
-    std::uint64_t slot_bytes_;
+    std::uint64_t slot_bytes_, inline_bytes_;
     PairAreaBytes pairs_;
     std::uint64_t registered_words_;
-    std::uint64_t slot_offset_ = 0;
-    std::vector<std::byte *> slots_;  // slot 0 of the staging buffer, by local rank
+    std::uint64_t slot_offset_ = 0, inline_offset_ = 0;
+    std::vector<std::byte *> slots_;  // the memory with slots, by local rank
 };
 
 }  // namespace vescomm::internal

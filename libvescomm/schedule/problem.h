@@ -120,9 +120,9 @@ struct ArrayProblem : Problem {
     // The parts of its staging buffer and of its partial sums that each rank may use.
     Extent staging;
     Extent partial;
-    // Elements that fit behind inline_flag: up to staging.begin of them from offset 0 of the
-    // staging buffer, in the cache line of the flag, and more from staging.begin.
-    std::int64_t inlined = 0;
+    // Elements that fit behind inline_flag. Up to inlined.begin of them lie in the cache line of
+    // the flag, from offset 0 on; up to inlined.count of them from inlined.begin on.
+    Extent inlined;
     PairAreas pairs;  // all_to_all_v
 
     ArrayProblem() = default;

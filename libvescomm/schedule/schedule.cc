@@ -53,8 +53,8 @@ std::vector<Place *> Lane::source_places(Step &step) {
 }
 
 std::string describe(const Place &place) {
-    static constexpr const char *names[] = {"source", "buffer", "output", "staging",
-                                            "partial sums"};
+    static constexpr const char *names[] = {"source",  "buffer",       "output",
+                                            "staging", "partial sums", "inline data"};
     static_assert(std::size(names) == regions);
     return std::string(names[static_cast<int>(place.region)]) + " of " +
            std::to_string(place.rank) + " at " + std::to_string(place.offset) +
@@ -123,6 +123,7 @@ Schedule join_schedules(int rank, Schedule first, const Schedule &second) {
         first.lanes.push_back(std::move(lane));
     }
     first.staging = std::max(first.staging, second.staging);
+    first.inlined = std::max(first.inlined, second.inlined);
     first.partial = std::max(first.partial, second.partial);
     return first;
 }

@@ -11,17 +11,18 @@
 
 namespace vescomm::internal {
 
-// A kind of memory. The ranks of a node map one another's `buffer`, `staging` and `partial`, and
-// ranks of other nodes put into them. Only the rank itself accesses its `source` and `output`,
-// which are the caller's arrays.
+// A kind of memory. The ranks of a node map one another's `buffer`, `staging`, `partial` and
+// `inlined`, and ranks of other nodes put into the first three. Only the rank itself accesses its
+// `source` and `output`, which are the caller's arrays.
 enum class Region : std::uint8_t {
     source,  // contributions of the caller
     buffer,  // a fused buffer: elements of a layout
     output,  // results for the caller
     staging,  // staging buffer: elements between two arrays
     partial,  // partial sums, in the accumulator type
+    inlined,  // inline data, beside inline_flag
 };
-inline constexpr int regions = 5;
+inline constexpr int regions = 6;
 
 inline constexpr std::int64_t only_here = -1;
 
@@ -203,9 +204,10 @@ inline bool starts_with_sum(std::span<const Place> from) {
 // collective is complete on this rank when every lane is at its end and every put has left.
 struct Schedule {
     std::vector<Lane> lanes;
-    // Elements that this rank needs in its staging buffer and for partial sums.
+    // Elements that this rank needs in its staging buffer, for partial sums, and for inline data.
     std::int64_t staging = 0;
     std::int64_t partial = 0;
+    std::int64_t inlined = 0;
     // Receive mask. By rank; 1: this rank receives bytes of that rank, of another node, through a
     // forwarding rank, which does not know the counts (Step::conditional). The executor publishes
     // the mask to the node after it has acquired the slot. Empty: no conditional steps.

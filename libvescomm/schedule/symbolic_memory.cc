@@ -30,7 +30,7 @@ void require_next(const std::vector<std::uint8_t> &sum, const std::vector<std::u
 std::int64_t staging_end(const ArrayProblem &problem, int rank) {
     const Nodes &nodes = problem.nodes;
     const std::int64_t begin = problem.staging.begin;
-    std::int64_t end = begin + std::max(problem.staging.count, problem.inlined);
+    std::int64_t end = begin + problem.staging.count;
     if (problem.pairs.count > 0) {
         const auto locals = static_cast<std::int64_t>(nodes.members(nodes.node_of(rank)).size());
         end = std::max(end, problem.pairs.begin + locals * problem.pairs.stride);
@@ -57,9 +57,11 @@ Memory::Memory(const AnyProblem &any, std::span<const Schedule> schedules,
         if (buffers_ != nullptr) store(Region::buffer).size = problem.elements();
         store(Region::staging).size = schedules[rank].staging;
         store(Region::partial).size = schedules[rank].partial;
+        store(Region::inlined).size = schedules[rank].inlined;
         const auto limit = [&](const Extent &extent) { return extent.begin + extent.count; };
         if (arrays_ != nullptr && (schedules[rank].staging > staging_end(*arrays_, rank) ||
-                                   schedules[rank].partial > limit(arrays_->partial)))
+                                   schedules[rank].partial > limit(arrays_->partial) ||
+                                   schedules[rank].inlined > limit(arrays_->inlined)))
             throw Fault("rank " + std::to_string(rank) +
                         " uses more of the staging buffer than there is");
     }
@@ -77,8 +79,8 @@ std::size_t Memory::index(const Place &place) const {
 }
 
 std::string Memory::name(const Place &place) const {
-    static constexpr const char *names[] = {"source", "buffer", "output", "staging",
-                                            "partial sums"};
+    static constexpr const char *names[] = {"source",  "buffer",       "output",
+                                            "staging", "partial sums", "inline data"};
     return "the " + std::string(names[static_cast<int>(place.region)]) + " of rank " +
            std::to_string(place.rank);
 }

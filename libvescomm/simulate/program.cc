@@ -25,14 +25,15 @@ double bytes_of(const ElementBytes &bytes, const Lane &lane, const Step &step) {
 }
 
 // True if a step reads memory that another rank has written, or writes memory of another rank: its
-// cache lines come from the cache of that rank. A few bytes of the staging buffer arrive in the
+// cache lines come from the cache of that rank. A few inline bytes arrive in the
 // cache line of their flag and need no other line (schedule/common/inline.h).
 bool fetches(const ElementBytes &bytes, int rank, const Lane &lane, const Step &step) {
     constexpr std::int64_t inline_bytes = 48;
     if (step.action != Action::copy && step.action != Action::reduce) return false;
     const bool few = step.count * bytes.element <= inline_bytes;
     const auto others = [rank, few](const Place &place) {
-        return place.rank != rank && !(few && place.region == Region::staging);
+        return place.rank != rank &&
+               !(few && (place.region == Region::inlined || place.region == Region::staging));
     };
     return others(step.to) || others(step.from) || std::ranges::any_of(lane.more(step), others);
 }

@@ -154,7 +154,7 @@ Problem common_of(const Question &question) {
 void give_space(ArrayProblem &problem) {
     problem.staging = {0, staging_bytes / 4};
     problem.partial = {0, partial_bytes / 4};
-    problem.inlined = max_inline_bytes / 4;
+    problem.inlined = {12, max_inline_bytes / 4};
     problem.pairs = {.begin = staging_bytes / 4 + 64,
                      .stride = (max_pair_bytes + 64) / 4,
                      .beside = 12,

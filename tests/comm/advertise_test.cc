@@ -124,7 +124,7 @@ TEST(Advertise, HappensAtMostOncePerLongestSleep) {
         const int reads = transport.reads;
         // Each time it reads the flag of the broadcast, and those of all slots, of three ranks.
         const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-        EXPECT_LE(reads, (1 + seconds / 0.1) * 3 * (1 + staging_slots));
+        EXPECT_LE(reads, (1 + seconds / 0.1) * 3 * (1 + inline_slots));
         EXPECT_LE(transport.advertised, 1);
     });
 }

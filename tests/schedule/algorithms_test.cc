@@ -156,7 +156,7 @@ TEST_P(Algorithms, AreCorrectForArraysWithAnySizeOfTheStagingBuffer) {
                         problem.cuts[i - 1] + static_cast<std::int64_t>(random() % 7) * scale;
                 problem.staging = {static_cast<std::int64_t>(random() % 10), chunks};
                 problem.partial = {static_cast<std::int64_t>(random() % 10), chunks};
-                problem.inlined = chunks * 10;
+                problem.inlined = {static_cast<std::int64_t>(random() % 10), chunks * 10};
                 if (entry.collective == Collective::all_to_all_v) {
                     std::vector<std::int64_t> counts;
                     for (int i = 0; i < ranks * ranks; ++i) counts.push_back(random() % 5);

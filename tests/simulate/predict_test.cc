@@ -156,7 +156,7 @@ TEST(Predict, PredictsEveryAlgorithmThatSolvesTheProblem) {
         for (const Nodes &nodes : {even(1, 4), even(3, 2), even(1, 100), even(40, 4)}) {
             if (entry.collective == Collective::barrier) continue;
             ArrayProblem arrays = on_arrays(entry.collective, nodes, 400);
-            arrays.inlined = 1 << 11;
+            arrays.inlined = {12, 1 << 11};
             for (const AnyProblem &problem :
                  {AnyProblem(on_buffers(entry.collective, nodes, 400)), AnyProblem(arrays)}) {
                 if (entry.collective == Collective::all_to_all_v || !entry.solves(problem))

@@ -2,20 +2,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "execute/match/call_match.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace vescomm::internal {
 
 namespace {
 
-// True: a rank that completes has seen the inline flag or the pair flag, and so the signature, of
-// every local peer.
-bool waits_for_all_inline_flags(const Schedule &schedule, std::size_t locals) {
+// The number of local peers of which a rank that completes has seen the inline flag or the pair
+// flag, and so the signature.
+std::size_t inline_flags_awaited(const Schedule &schedule) {
     std::size_t flags = 0;
     for (const Lane &lane : schedule.lanes)
         for (const Step &step : lane.steps())
             if (step.action == Action::wait && lies_beside_data(step.flag)) ++flags;
-    return flags + 1 == locals;
+    return flags;
 }
 
 }  // namespace
@@ -28,9 +29,14 @@ CallMatch::CallMatch(const Bindings &bindings, const RunContext &context, const 
       inline_(program.uses_inline_flag || program.uses_pair_flags) {
     const MessageQueue *queue = bindings.message.queues;
     const bool sends = queue != nullptr;
-    proven_by_completion_ = bindings.match.signature == 0 || sends ||
-                            (inline_ && bindings.nodes.count() == 1 &&
-                             waits_for_all_inline_flags(schedule, context.locals().size()));
+    // If the root compares its call with all, a rank that has seen the flag of the root need not: a
+    // rank that made another call sees that flag too, or the root sees the call of that rank.
+    const std::size_t others = context.locals().size() - 1;
+    proven_by_completion_ =
+        bindings.match.signature == 0 || sends ||
+        (inline_ && bindings.nodes.count() == 1 &&
+         inline_flags_awaited(schedule) ==
+             (bindings.match.root_compares ? std::min<std::size_t>(others, 1) : others));
     // Receive masks are published with the signature.
     advertises_on_acquire_ = (!inline_ || bindings.nodes.count() > 1) && !bindings.is_message();
     advertises_with_flag_ = sends && bindings.nodes.together(bindings.rank, queue->peer);

@@ -11,7 +11,7 @@ std::optional<Mismatch> RecentCalls::find_mismatch(
     std::span<Transport *const> transports) const noexcept {
     for (int peer = 0; peer < nodes.ranks(); ++peer) {
         if (nodes.together(rank, peer)) continue;
-        for (std::uint32_t slot = 0; slot < staging_slots; ++slot) {
+        for (std::uint32_t slot = 0; slot < inline_slots; ++slot) {
             const std::uint64_t word = transports[static_cast<std::size_t>(peer)]->signalled(
                 peer, {first_channel + slot, advertised_flag});
             if (word == 0) continue;

@@ -27,7 +27,7 @@ Extent result_of(const ArrayProblem &problem, int rank) {
 bool can_be_inline(const ArrayProblem &problem) {
     if (problem.is_phase || problem.nodes.count() > 1 || problem.cuts.empty()) return false;
     for (int rank = 0; rank < problem.ranks(); ++rank)
-        if (problem.source_size(rank) > problem.inlined) return false;
+        if (problem.source_size(rank) > problem.inlined.count) return false;
     return true;
 }
 
@@ -35,11 +35,11 @@ Schedule inlined(const ArrayProblem &problem, int rank) {
     const int ranks = problem.ranks();
     // A source that does not fit beside the flag begins in the next cache line.
     const auto first = [&](int peer) {
-        const std::int64_t beside = problem.staging.begin;
+        const std::int64_t beside = problem.inlined.begin;
         return problem.source_size(peer) <= beside ? 0 : beside;
     };
-    const auto staging = [&](int peer, std::int64_t offset) {
-        return Place{peer, Region::staging, first(peer) + offset};
+    const auto inlined = [&](int peer, std::int64_t offset) {
+        return Place{peer, Region::inlined, first(peer) + offset};
     };
     Schedule schedule;
     Lane &lane = schedule.lanes.emplace_back();
@@ -49,8 +49,8 @@ Schedule inlined(const ArrayProblem &problem, int rank) {
         writes |= peer != rank && elements_between(problem, rank, peer) > 0;
     if (writes) {
         const std::int64_t count = problem.source_size(rank);
-        schedule.staging = first(rank) + count;
-        lane.copy({rank, Region::source, 0}, staging(rank, 0), count);
+        schedule.inlined = first(rank) + count;
+        lane.copy({rank, Region::source, 0}, inlined(rank, 0), count);
         lane.signal_node(inline_flag, 1);
     }
     if (reduces(problem.collective)) {
@@ -60,7 +60,7 @@ Schedule inlined(const ArrayProblem &problem, int rank) {
         for (int peer = 0; peer < ranks; ++peer) {
             if (peer != rank) lane.wait(peer, inline_flag, 1);
             from.push_back(peer == rank ? Place{rank, Region::source, result.begin}
-                                        : staging(peer, result.begin));
+                                        : inlined(peer, result.begin));
         }
         lane.reduce(from, {rank, Region::output, 0}, result.count, true);
         return schedule;
@@ -70,7 +70,7 @@ Schedule inlined(const ArrayProblem &problem, int rank) {
         const int peer = (rank + away) % ranks;
         if (problem.block(peer, rank) == 0) continue;
         lane.wait(peer, inline_flag, 1);
-        lane.copy(staging(peer, problem.given(peer, rank).offset), problem.taken(peer, rank),
+        lane.copy(inlined(peer, problem.given(peer, rank).offset), problem.taken(peer, rank),
                   problem.block(peer, rank));
     }
     return schedule;

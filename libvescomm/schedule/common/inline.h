@@ -7,7 +7,7 @@
 namespace vescomm::internal::common {
 
 // Inline: any collective on arrays of a few kilobytes, among the ranks of one node. Each rank
-// copies its source array into its own staging buffer, beside the flag. The other ranks copy their
+// copies its source array into its own inline slot, beside the flag. The other ranks copy their
 // blocks from there, or combine them.
 //
 //     rank 0: │ flag │ source of 0 │  ──▶  ranks 1 and 2 copy their blocks, or combine
