@@ -46,11 +46,16 @@ void require_writable(const char *option, const std::string &path) {
     close(file);
 }
 
+// True if a model can be exported there.
+bool is_new_folder(const std::string &path) {
+    std::error_code error;
+    return !std::filesystem::exists(path, error) ||
+           (std::filesystem::is_directory(path, error) && std::filesystem::is_empty(path, error));
+}
+
 // Checks that the model can be exported there, before the training instead of after it.
 void require_new_folder(const char *option, const std::string &path) {
-    std::error_code error;
-    if (!path.empty() && std::filesystem::exists(path, error) &&
-        !(std::filesystem::is_directory(path, error) && std::filesystem::is_empty(path, error)))
+    if (!path.empty() && !is_new_folder(path))
         throw std::runtime_error(
             fmt::format("{} {} exists and is not an empty folder; give a new one", option, path));
 }
@@ -121,17 +126,37 @@ void draw_or_warn(const Options &options, const std::string &json) {
     if (options.json.empty()) std::filesystem::remove(path, ignored);
 }
 
-void export_model(const std::string &checkpoints, const std::string &folder) {
-    vescomm::check(vescomm_fsdp_export(checkpoints.c_str(), folder.c_str(), 0));
+void export_model(const Options &options, const std::string &checkpoints) {
+    // An export is complete or does not exist. A rank may have made it before it died.
+    if (options.elastic && !is_new_folder(options.export_folder)) return;
+    vescomm::check(vescomm_fsdp_export(checkpoints.c_str(), options.export_folder.c_str(), 0));
 }
 
 void write_results(const Options &options, const TextData &text, const Results &results) {
     const std::string json = json_text(options, text, results);
     if (!options.json.empty()) write_file(options.json, json);
     if (!options.picture.empty()) draw_or_warn(options, json);
-    if (options.export_folder.empty()) return;
-    export_model(options.save, options.export_folder);
-    if (!options.keep_save) std::filesystem::remove_all(options.save);
+    if (!options.export_folder.empty()) export_model(options, options.save);
+}
+
+// Exports a checkpoint that has done all steps.
+void export_loaded(const Options &options, int done) {
+    export_model(options, options.load);
+    if (!options.quiet)
+        fmt::print(
+            "--load {} has done {} steps, and --steps is {}: its model is exported to {}, "
+            "without training\n",
+            options.load, done, options.steps, options.export_folder);
+}
+
+// Removes the checkpoint of an export, which survivors of a death may need until all ranks have
+// their results. All ranks remove it, because one may die now: each finds files that another one
+// removes.
+void remove_save(const std::string &folder) {
+    constexpr int attempts = 10;
+    std::error_code ignored;
+    for (int i = 0; i < attempts && std::filesystem::exists(folder, ignored); ++i)
+        std::filesystem::remove_all(folder, ignored);
 }
 
 // Reports the results. Collective.
@@ -159,10 +184,7 @@ void finish(Trainer &trainer, const Options &options, const TextData &text, Resu
 
 // Writes results that a rank may have written before it died.
 void write_again(const Options &options, const TextData &text, const Results &results) {
-    Options missing = options;
-    // An export is complete or does not exist.
-    if (std::filesystem::exists(options.export_folder)) missing.export_folder.clear();
-    write_results(missing, text, results);
+    write_results(options, text, results);
     if (!options.quiet)
         fmt::print("ranks died after the training; its results are written again\n");
 }
@@ -207,18 +229,18 @@ void run(vescomm::Communicator &comm, std::optional<TextData> &text,
     Training(comm, trainer, options, *text, results)
         .run(
             [&] {
-                add_communication(*trainer, results);
-                finish(*trainer, options, *text, results, begin);
+                if (results.first_step < options.steps) {
+                    add_communication(*trainer, results);
+                    finish(*trainer, options, *text, results, begin);
+                } else if (results.comm.rank == 0) {
+                    export_loaded(options, results.first_step);
+                }
             },
-            [&] { write_again(options, *text, results); });
-    // Ranks may have died meanwhile.
-    if (results.comm.rank != 0 || results.first_step < options.steps) return;
-    export_model(options.load, options.export_folder);
-    if (!options.quiet)
-        fmt::print(
-            "--load {} has done {} steps, and --steps is {}: its model is exported to {}, "
-            "without training\n",
-            options.load, results.first_step, options.steps, options.export_folder);
+            [&] {
+                if (results.first_step < options.steps) write_again(options, *text, results);
+                else export_loaded(options, results.first_step);
+            });
+    if (!options.keep_save && results.first_step < options.steps) remove_save(options.save);
 }
 
 int run_and_report(const Options &options) {

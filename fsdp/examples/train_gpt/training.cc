@@ -200,8 +200,7 @@ void Training::run(const std::function<void()> &finish, const std::function<void
             } else {
                 if (failed_) recover();
                 if (!begun_) begin();
-                if (results_.first_step >= options_.steps) return;
-                train();
+                if (results_.first_step < options_.steps) train();
                 finish();
                 complete_ = true;
             }

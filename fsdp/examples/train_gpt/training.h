@@ -53,10 +53,10 @@ public:
              const TextData &text, Results &results);
     ~Training();
 
-    // Trains up to the last step, then calls `finish`, which is collective too, and on rank 0
-    // writes the results; does neither if the loaded checkpoint has done all steps. If ranks die in
-    // between and the options permit it, the others repeat what is incomplete. If nothing is, but
-    // rank 0 may have died before it had written them, another rank calls `write_again`.
+    // Trains up to the last step, unless the loaded checkpoint has done it, then calls `finish`,
+    // which is collective too, and on rank 0 writes the results. If ranks die in between and the
+    // options permit it, the others repeat what is incomplete. If nothing is, but rank 0 may have
+    // died before it had written them, another rank calls `write_again`.
     void run(const std::function<void()> &finish, const std::function<void()> &write_again);
 
 private:

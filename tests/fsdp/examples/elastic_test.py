@@ -196,10 +196,18 @@ class Elastic(unittest.TestCase):
         for number in range(2 * REPETITIONS):
             ranks = draw.randint(2, 5)
             victim = draw.randrange(ranks)
-            moment = draw.uniform(0, whole)
+            moment = draw.uniform(0, 1.5 * whole)
             preset = draw.choice(["zero3", "zero1", "zero2", "ddp"])
+            # An export begins with a save, and ends with the removal of that.
+            model = os.path.join(self.folder, f"model {number}") if number % 2 else None
+            export = ["--export", model] if model else []
             with self.subTest(number=number, ranks=ranks, victim=victim, moment=moment, preset=preset):
-                results, text = self.train_and_kill(ranks, victim, moment, "--preset", preset)
+                results, text = self.train_and_kill(
+                    ranks, victim, moment, "--preset", preset, *export
+                )
+                if model:
+                    self.assertIn("model.safetensors.index.json", os.listdir(model), text)
+                    self.assertFalse(os.path.exists(model + ".checkpoint"), text)
                 self.expect_curve(results)
                 self.assertLessEqual(results["recoveries"], 1, text)
                 self.assertEqual(results["ranks"], ranks - results["recoveries"], text)
