@@ -20,12 +20,12 @@ void run(Calls &calls, const Call &call, const CallKey &key) {
 }
 
 // Repeats a call of which the request is in the cache.
-void repeat(Calls &calls, Request &request, const CallArguments &arguments) {
+void repeat(Calls &calls, Request &request) {
     try {
         request.run();
     } catch (...) {
         // A request that may be running leaves the cache, and gives up its operation.
-        calls.take(arguments);
+        calls.take(request);
         throw;
     }
 }
@@ -86,7 +86,7 @@ vescomm_status_t call(const char *function, vescomm_comm_t *comm, CallArguments 
         if (request == nullptr) {
             if (in_group && calls.groups().repeats(arguments)) return;
             if (!in_group)
-                if (Request *same = calls.find(arguments)) return repeat(calls, *same, arguments);
+                if (Request *same = calls.find(arguments)) return repeat(calls, *same);
         }
         const Caller caller{function, comm, arguments.type};
         if (arguments.type < VESCOMM_F32 || arguments.type > last_type)

@@ -31,13 +31,12 @@ enum ReservedFlag : std::uint32_t {
     // The same for a signal without bytes, which may belong to a later run before the receiver has
     // read the bytes; and for a signature that a rank advertises while it waits.
     advertised_flag = 6,
-    // A rank has released its slot of the staging buffer.
+    // Of the last channel of the staging buffer: SlotSequences::released().
     release_flag = 6,
     // Raised between the two schedules of join_schedules().
     gate_flag = 7,
-    // No flag of the channel: it lies before the first byte of the staging buffer, in the same
-    // cache line. A schedule raises it at most once, for the node, after all writes to its own
-    // staging buffer.
+    // No flag of the channel: it lies before the first byte of inline data, in the same cache line.
+    // A schedule raises it at most once, for the node, after all writes to its own inline data.
     inline_flag = flags_per_channel,
     // No flag of the channel either: one lies before each pair area of the staging buffer
     // (PairAreas), in the same cache line. A schedule raises all of them at once, for the node,

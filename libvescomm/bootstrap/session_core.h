@@ -82,7 +82,7 @@ public:
     bool deserted() const;
     bool everyone_notified() const { return hub_ == nullptr || hub_->everyone_notified(); }
 
-    // Listens for survivors on an interface and returns the address.
+    // Listens for survivors on an interface.
     SurvivorListener listen_for_survivors(const std::string &host) {
         return survivors_.listen(host);
     }

@@ -193,6 +193,12 @@ std::unique_ptr<Request> Calls::take(const CallArguments &arguments) noexcept {
     return at == no_request ? nullptr : take_out(at);
 }
 
+std::unique_ptr<Request> Calls::take(const Request &request) noexcept {
+    const auto found = std::ranges::find_if(
+        cached_, [&](const Cached &cached) { return cached.request.get() == &request; });
+    return take_out(static_cast<std::size_t>(found - cached_.begin()));
+}
+
 void Calls::keep(std::unique_ptr<Request> request) noexcept {
     if (request->running()) return;  // it never completes, because its communicator broke
     std::size_t at = 0;

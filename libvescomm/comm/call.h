@@ -56,6 +56,8 @@ public:
     }
     // Takes that request out of the cache; returns nullptr if there is none.
     std::unique_ptr<Request> take(const CallArguments &arguments) noexcept;
+    // Takes a request out that find() has returned.
+    std::unique_ptr<Request> take(const Request &request) noexcept;
 
     // An empty call, to be filled and given to request(). There is only one, so that a call like an
     // earlier one allocates nothing.

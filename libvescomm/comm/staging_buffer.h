@@ -17,7 +17,7 @@ namespace vescomm::internal {
 // operations use in turn (execute/slot_sequences.h). All ranks make the same calls in the same
 // order, so their counts are equal and no operation on arrays needs the control plane.
 //
-//     inline slots, 0 to 15:  │ inline flag │ inline data │
+//     inline slots, 0 to 31:  │ inline flag │ inline data │
 //     staging slots, 0 to 3:  │ staging │ partial sums │ pair areas │ tables of the call matcher │
 //     the word of ReadDistance
 //

@@ -131,8 +131,8 @@ std::optional<Mismatch> CallMatch::find_mismatch() const noexcept {
     if (bindings_.match.signature == 0 || bindings_.is_message()) return {};
     if (forwarded_.mismatch()) return forwarded_.mismatch();
     // If two ranks wait for no other rank, the one that gets here later sees the signature of the
-    // other.
-    if (inline_) std::atomic_thread_fence(std::memory_order_seq_cst);
+    // other, whatever its algorithm is.
+    std::atomic_thread_fence(std::memory_order_seq_cst);
     for (int peer = 0; peer < bindings_.nodes.ranks(); ++peer) {
         const std::uint32_t mine = shown_to(peer), theirs = shown_by(peer);
         if (theirs != 0 && theirs != mine)
