@@ -31,7 +31,7 @@ enum ReservedFlag : std::uint32_t {
     // The same for a signal without bytes, which may belong to a later run before the receiver has
     // read the bytes; and for a signature that a rank advertises while it waits.
     advertised_flag = 6,
-    // Of the last channel of the staging buffer: SlotSequences::released().
+    // SlotSequences::released(), on the last channel of the staging buffer.
     release_flag = 6,
     // Raised between the two schedules of join_schedules().
     gate_flag = 7,
