@@ -205,8 +205,9 @@ void Training::run(const std::function<void()> &finish, const std::function<void
                 complete_ = true;
             }
             // If rank 0 dies before it has written everything, the others find out here. All ranks
-            // have their results then.
-            if (options_.elastic) vescomm::check(vescomm_barrier(comm_.get()));
+            // have their results then. A checkpoint that is removed has been exported.
+            if (options_.elastic || !options_.keep_save)
+                vescomm::check(vescomm_barrier(comm_.get()));
             return;
         } catch (const vescomm::Error &error) {
             if (!options_.elastic || !may_be_a_death(error.status())) throw;
