@@ -50,9 +50,9 @@ public:
         std::function<bool(int member)> lost;
     };
 
-    // `listeners`: of each member of the group. `gone`: members known to be
-    // gone. `excluded`: members that the caller names as failed, gone or not. The core is borrowed:
-    // it holds the connections of members that came earlier.
+    // `listeners`: of each member of the group. `gone`: members known to be gone. `excluded`:
+    // members that the caller names as failed, gone or not. The core is borrowed: it holds the
+    // connections of members that came earlier.
     Regroup(Network &network, SessionCore &core, const GroupId &group, int rank,
             const std::vector<SurvivorListener> &listeners, const std::set<int> &gone,
             const std::set<int> &excluded, Events events);

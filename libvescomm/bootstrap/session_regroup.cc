@@ -66,7 +66,7 @@ std::shared_ptr<Session> Session::regroup(Origin origin, const std::set<int> &fa
             if (client.gone(process)) gone.insert(member);
         }
         regroup = std::make_unique<Regroup>(
-            network, *from.core_, origin.group, rank, std::move(listeners), std::move(gone),
+            network, *from.core_, origin.group, rank, listeners, std::move(gone),
             std::move(excluded),
             Regroup::Events{
                 begin_session, [&](const Error &error) { report([&] { shared.error = error; }); },

@@ -251,7 +251,7 @@ void bind_buffer(Bindings &bindings, const Problem &problem, const Communicator 
                            .memory = buffer->memory().id(),
                            .mapping = buffer->memory().mapping(),
                            .offset_bytes = buffer->offset_bytes()};
-        bindings.release.counter = {buffer->memory().release_channel(), 0};
+        bindings.release = {buffer->memory().release_channel(), 0};
         bindings.streaming = written_bytes(comm, *buffer) > last_level_cache;
     }
     // Sources are only read; the executor has one kind of pointer.

@@ -77,9 +77,7 @@ void EagerBuffers::bind(Bindings &bindings, vescomm_type_t type, int peer) const
 }
 
 Run EagerBuffers::next(int peer) {
-    const std::uint64_t before = to(peer).messages++;
-    const auto slot = static_cast<std::uint32_t>(before % slots);
-    return {.number = before / slots + 1, .slot = slot, .channel = slot};
+    return run_of_message(to(peer).messages++, slots);
 }
 
 }  // namespace vescomm::internal

@@ -134,7 +134,7 @@ void StagingBuffer::bind(Bindings &bindings, const AlgorithmEntry &algorithm, ve
     bindings.match.root_compares = algorithm.collective == Collective::broadcast ||
                                    algorithm.collective == Collective::scatter_v;
     bindings.channel = channel_;
-    bindings.release.counter = {channel_ + inline_slots, release_flag};
+    bindings.release = {channel_ + inline_slots, release_flag};
     bindings.sequences = &sequences_;
     // Between nodes a transport reads the staging buffer too.
     if (comm_->nodes().count() == 1) bindings.distance = &distance_;

@@ -39,7 +39,6 @@ public:
 
     Program make() {
         program_.uses_inline_flag = has_inline_flag();
-        program_.uses_staging = !program_.uses_inline_flag;
         program_.inline_bytes =
             static_cast<std::uint64_t>(schedule_.inlined) * size_of(bindings_.inlined.type);
         collect_bases();
@@ -79,16 +78,18 @@ private:
         });
     }
 
+    bool uses(Region region) const {
+        if (region == Region::inlined) return !program_.uses_staging();
+        return program_.uses_staging() || (region != Region::staging && region != Region::partial);
+    }
+
     void collect_bases() {
         std::vector<std::byte *> bases;
         for (const Region region : all_regions) {
             const RegionBinding &its = binding(region);
             first_base_[static_cast<std::size_t>(region)] = bases.size();
             for (const Piece &piece : its.pieces) bases.push_back(piece.data);
-            const bool unused =
-                region == (program_.uses_staging ? Region::inlined : Region::staging) ||
-                (region == Region::partial && !program_.uses_staging);
-            if (!its.mapping || unused) continue;
+            if (!its.mapping || !uses(region)) continue;
             for (const int peer : locals_)
                 bases.push_back(its.mapping->base(peer) + its.offset_bytes);
         }

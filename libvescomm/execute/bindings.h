@@ -92,13 +92,6 @@ struct MessageBinding {
     std::uint32_t peer_channel = 0;  // of the flags that the peer raises for this rank
 };
 
-// How the ranks of a node declare that they no longer read a memory.
-struct ReleaseBinding {
-    // Staging buffer: SlotSequences::released(), which rises when a run is complete. Buffers:
-    // number of releases.
-    SignalName counter;
-};
-
 struct ReductionBinding {
     vescomm_op_t op = VESCOMM_SUM;
     int divisor = 1;  // finished sums are divided by it
@@ -112,7 +105,10 @@ struct Bindings {
     RegionBinding source, buffer, output, staging, partial, inlined;
     std::uint64_t flight_word = 0;  // the flight recorder's word for the operation
     std::uint32_t channel = 0;  // of the flags that this rank raises, in slot 0
-    ReleaseBinding release;
+    // The counter by which the ranks of a node declare that they no longer read a memory. Staging
+    // buffer: SlotSequences::released(), which rises when a run is complete. Buffers: number of
+    // releases.
+    SignalName release;
     // Operations on arrays: state of the staging buffer. Outlives the operation.
     SlotSequences *sequences = nullptr;
     // Operations on arrays: whether local peers are far. Outlives the operation.

@@ -19,10 +19,7 @@ MessageReceiver::MessageReceiver(const Bindings &bindings, RunContext &context, 
 
 bool MessageReceiver::find() noexcept {
     if (!bindings_.message.arrivals->find(receive_)) return false;
-    constexpr std::uint32_t slots = EagerPlaces::slots;
-    const std::uint64_t number = message().number;
-    const auto slot = static_cast<std::uint32_t>(number % slots);
-    context_.start({.number = number / slots + 1, .slot = slot, .channel = slot});
+    context_.start(run_of_message(message().number, EagerPlaces::slots));
     if (message().source != bound_to_) bind_to(message().source);
     return true;
 }

@@ -96,18 +96,18 @@ void Operation::settle() noexcept {
     if (bindings_.sequences == nullptr) return;
     bindings_.sequences->release(run.sequence);
     inline_flags_.prefetch_next_but_one();
-    bindings_.intra_node->signal(bindings_.rank, bindings_.release.counter,
+    bindings_.intra_node->signal(bindings_.rank, bindings_.release,
                                  bindings_.sequences->released());
 }
 
 bool Operation::released_by(std::size_t local) const noexcept {
     const Run &run = context_.run();
     const auto released = [&] {
-        return bindings_.intra_node->signalled(context_.locals()[local], bindings_.release.counter);
+        return bindings_.intra_node->signalled(context_.locals()[local], bindings_.release);
     };
     if (bindings_.sequences == nullptr) return released() >= run.releases;
     const auto is_free = [&] {
-        return bindings_.sequences->free(local, run.sequence, program_.uses_staging || is_new());
+        return bindings_.sequences->free(local, run.sequence, program_.uses_staging() || is_new());
     };
     if (is_free()) return true;
     bindings_.sequences->observe(local, released());
@@ -118,7 +118,7 @@ bool Operation::released_by(std::size_t local) const noexcept {
 bool Operation::has_buffer(const BoundStep &step) noexcept {
     if (receiver_) {
         if (!receiver_->find()) return false;
-        program_.bases.move_to(context_.run().slot, 0);
+        program_.bases.move_to(context_.run().slot, context_.run().channel);
         return true;
     }
     const Run &run = context_.run();

@@ -88,9 +88,10 @@ struct Program {
     std::size_t max_sources = 0;  // of a reduction
     bool uses_inline_flag = false, uses_pair_flags = false;
     std::uint64_t inline_bytes = 0;  // that this rank writes behind its inline flag
-    // Arrays: needs the staging slot, or may; false: only the inline slot.
-    bool uses_staging = true;
     bool uses_registered = false;  // publishes, or reads, registered arrays
+
+    // Arrays: needs the staging slot, or may; false: only the inline slot.
+    bool uses_staging() const noexcept { return !uses_inline_flag; }
 };
 
 // Throws Error (UNSUPPORTED) if a step is impossible: no conversion between two types, for example.

@@ -25,6 +25,12 @@ struct Run {
     std::uint64_t sequence = 0;  // staging buffer: the slot sequence number
 };
 
+// The run of a message: of the `number`-th one, from 0, of its sender to its receiver.
+inline Run run_of_message(std::uint64_t number, std::uint32_t slots) noexcept {
+    const auto slot = static_cast<std::uint32_t>(number % slots);
+    return {.number = number / slots + 1, .slot = slot, .channel = slot};
+}
+
 // One run of an operation, the same on all ranks.
 struct RunId {
     std::uint32_t channel = 0;

@@ -25,8 +25,8 @@ double bytes_of(const ElementBytes &bytes, const Lane &lane, const Step &step) {
 }
 
 // True if a step reads memory that another rank has written, or writes memory of another rank: its
-// cache lines come from the cache of that rank. A few inline bytes arrive in the
-// cache line of their flag and need no other line (schedule/common/inline.h).
+// cache lines come from the cache of that rank. A few inline bytes arrive in the cache line of
+// their flag and need no other line (schedule/common/inline.h).
 bool fetches(const ElementBytes &bytes, int rank, const Lane &lane, const Step &step) {
     constexpr std::int64_t inline_bytes = 48;
     if (step.action != Action::copy && step.action != Action::reduce) return false;

@@ -159,9 +159,9 @@ void remove_save(const std::string &folder) {
         std::filesystem::remove_all(folder, ignored);
 }
 
-// Reports the results. Collective.
-void finish(Trainer &trainer, const Options &options, const TextData &text, Results &results,
-            double begin) {
+// Measures, and reports the results. Collective.
+void finish(Trainer &trainer, const Options &options, Results &results, double begin) {
+    add_communication(trainer, results);
     const bool first = results.comm.rank == 0;
     const auto say = [quiet = options.quiet || !first](const std::string &text) {
         if (!quiet) fmt::print("{}", text);
@@ -179,14 +179,6 @@ void finish(Trainer &trainer, const Options &options, const TextData &text, Resu
     }
     if (!options.trace.empty())
         vescomm::check(vescomm_trace_write(trainer.engine().comm(), options.trace.c_str()));
-    if (first) write_results(options, text, results);
-}
-
-// Writes results that a rank may have written before it died.
-void write_again(const Options &options, const TextData &text, const Results &results) {
-    write_results(options, text, results);
-    if (!options.quiet)
-        fmt::print("ranks died after the training; its results are written again\n");
 }
 
 void run(vescomm::Communicator &comm, std::optional<TextData> &text,
@@ -226,21 +218,19 @@ void run(vescomm::Communicator &comm, std::optional<TextData> &text,
 
     // The engine has a communicator of its own.
     if (!options.trace.empty()) vescomm::check(vescomm_trace_start(trainer->engine().comm(), 0));
+    const auto trained = [&] { return results.first_step < options.steps; };
     Training(comm, trainer, options, *text, results)
         .run(
             [&] {
-                if (results.first_step < options.steps) {
-                    add_communication(*trainer, results);
-                    finish(*trainer, options, *text, results, begin);
-                } else if (results.comm.rank == 0) {
-                    export_loaded(options, results.first_step);
-                }
+                if (trained()) finish(*trainer, options, results, begin);
             },
-            [&] {
-                if (results.first_step < options.steps) write_again(options, *text, results);
-                else export_loaded(options, results.first_step);
+            [&](bool again) {
+                if (!trained()) return export_loaded(options, results.first_step);
+                write_results(options, *text, results);
+                if (again && !options.quiet)
+                    fmt::print("ranks died after the training; its results are written again\n");
             });
-    if (!options.keep_save && results.first_step < options.steps) remove_save(options.save);
+    if (!options.keep_save && trained()) remove_save(options.save);
 }
 
 int run_and_report(const Options &options) {

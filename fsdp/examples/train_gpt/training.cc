@@ -193,17 +193,18 @@ void Training::note(Recovery recovery) {
     results_.recoveries.push_back(std::move(recovery));
 }
 
-void Training::run(const std::function<void()> &finish, const std::function<void()> &write_again) {
+void Training::run(const std::function<void()> &finish,
+                   const std::function<void(bool again)> &write) {
     for (;;) try {
-            if (failed_ && everywhere(comm_, complete_)) {
-                if (comm_.rank() == 0) write_again();
-            } else {
+            const bool again = failed_ && everywhere(comm_, complete_);
+            if (!again) {
                 if (failed_) recover();
                 if (!begun_) begin();
                 if (results_.first_step < options_.steps) train();
                 finish();
                 complete_ = true;
             }
+            if (comm_.rank() == 0) write(again);
             // If rank 0 dies before it has written everything, the others find out here. All ranks
             // have their results then. A checkpoint that is removed has been exported.
             if (options_.elastic || !options_.keep_save)

@@ -54,10 +54,10 @@ public:
     ~Training();
 
     // Trains up to the last step, unless the loaded checkpoint has done it, then calls `finish`,
-    // which is collective too, and on rank 0 writes the results. If ranks die in between and the
-    // options permit it, the others repeat what is incomplete. If nothing is, but rank 0 may have
-    // died before it had written them, another rank calls `write_again`.
-    void run(const std::function<void()> &finish, const std::function<void()> &write_again);
+    // which is collective too, and on rank 0 `write`. If ranks die in between and the options
+    // permit it, the others repeat what is incomplete. If only rank 0 may have died before it had
+    // written everything, another rank writes again.
+    void run(const std::function<void()> &finish, const std::function<void(bool again)> &write);
 
 private:
     void begin();
