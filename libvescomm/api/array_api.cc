@@ -6,7 +6,6 @@
 #include "api/array_arguments.h"
 #include "api/guard.h"
 #include "api/handles.h"
-#include "base/types.h"
 
 using namespace vescomm::internal;
 
@@ -61,8 +60,42 @@ void hand_out(Calls &calls, std::unique_ptr<CallGroup> group,
     calls.groups().keep(std::move(group));
 }
 
-// Makes a call. If it is not a repeated one, checks the common arguments and lets `describe` check
-// and add the arrays.
+// Makes a call that does not repeat another one. `describe` checks and adds the arrays.
+template <typename Describe>
+[[gnu::noinline]] void make(const Caller &caller, const CallArguments &arguments,
+                            vescomm_request_t **request, const Describe &describe) {
+    vescomm_comm_t *comm = caller.comm;
+    Calls &calls = *comm->calls;
+    const bool in_group = calls.groups().is_open();
+    caller.require_type();
+    if (in_group && request != nullptr)
+        caller.refuse("request must be NULL within a group; vescomm_group_end() gives one for all");
+    std::unique_ptr<vescomm_request> handle;
+    if (request != nullptr) handle = handle_for(comm);
+    std::unique_ptr<Request> part = handle ? calls.take(arguments) : nullptr;
+    if (!part) {
+        Call &made = calls.blank();
+        made.options.collective = arguments.collective;
+        made.options.type = arguments.type;
+        made.options.op = arguments.op;
+        made.options.root = arguments.root;
+        if (arguments.algorithm != nullptr) made.options.algorithm = arguments.algorithm;
+        made.options.factor = arguments.factor;
+        made.tag = caller.tag(arguments);
+        describe(caller, made);
+        check(*comm->value, made.options, arguments.type);
+        if (made.source.size() + made.output.size() > 1) require_apart(caller, made);
+        if (in_group) return calls.groups().add(made, arguments);
+        const CallKey key(arguments, caller.ranks());
+        if (!handle) return run(calls, made, key);
+        part = calls.request(made, key);
+    }
+    handle->parts.push_back(std::move(part));
+    start_all(handle->parts);
+    *request = handle.release();
+}
+
+// Makes a call. Checks the common arguments.
 template <typename Describe>
 vescomm_status_t call(const char *function, vescomm_comm_t *comm, CallArguments arguments,
                       const vescomm_call_options_t *options, void *stream,
@@ -70,7 +103,7 @@ vescomm_status_t call(const char *function, vescomm_comm_t *comm, CallArguments 
     return guarded([&] {
         require(comm, function, "comm");
         require_no_stream(stream, function);
-        if (options != nullptr) {
+        if (options != nullptr) [[unlikely]] {
             const auto given = read_options(options, function, "options");
             arguments.algorithm = given.algorithm;
             arguments.factor = given.factor;
@@ -81,44 +114,15 @@ vescomm_status_t call(const char *function, vescomm_comm_t *comm, CallArguments 
              arguments.collective == Collective::scatter_v) &&
             arguments.root != comm->value->rank())
             arguments.lists[1] = nullptr;
-        Calls &calls = *comm->calls;
-        const bool in_group = calls.groups().is_open();
         if (request == nullptr) {
-            if (in_group && calls.groups().repeats(arguments)) return;
-            if (!in_group)
-                if (Request *same = calls.find(arguments)) return repeat(calls, *same);
+            Calls &calls = *comm->calls;
+            if (calls.groups().is_open()) {
+                if (calls.groups().repeats(arguments)) return;
+            } else if (Request *same = calls.find(arguments)) {
+                return repeat(calls, *same);
+            }
         }
-        const Caller caller{function, comm, arguments.type};
-        if (arguments.type < VESCOMM_F32 || arguments.type > last_type)
-            caller.refuse("there is no " + name_of_type(arguments.type) +
-                          "; use one of VESCOMM_F32 (1) to VESCOMM_C128 (" +
-                          std::to_string(last_type) + ")");
-        if (in_group && request != nullptr)
-            caller.refuse(
-                "request must be NULL within a group; vescomm_group_end() gives one for all");
-        std::unique_ptr<vescomm_request> handle;
-        if (request != nullptr) handle = handle_for(comm);
-        std::unique_ptr<Request> part = handle ? calls.take(arguments) : nullptr;
-        if (!part) {
-            Call &made = calls.blank();
-            made.options.collective = arguments.collective;
-            made.options.type = arguments.type;
-            made.options.op = arguments.op;
-            made.options.root = arguments.root;
-            if (arguments.algorithm != nullptr) made.options.algorithm = arguments.algorithm;
-            made.options.factor = arguments.factor;
-            made.tag = caller.tag(arguments);
-            describe(caller, made);
-            check(*comm->value, made.options, arguments.type);
-            if (made.source.size() + made.output.size() > 1) require_apart(caller, made);
-            if (in_group) return calls.groups().add(made, arguments);
-            const CallKey key(arguments, caller.ranks());
-            if (!handle) return run(calls, made, key);
-            part = calls.request(made, key);
-        }
-        handle->parts.push_back(std::move(part));
-        start_all(handle->parts);
-        *request = handle.release();
+        make(Caller{function, comm, arguments.type}, arguments, request, describe);
     });
 }
 

@@ -35,6 +35,12 @@ void Caller::refuse(const std::string &why) const {
     throw Error(VESCOMM_ERROR_INVALID_ARGUMENT, std::string(function) + ": " + why);
 }
 
+void Caller::require_type() const {
+    if (type < VESCOMM_F32 || type > last_type)
+        refuse("there is no " + name_of_type(type) +
+               "; use one of VESCOMM_F32 (1) to VESCOMM_C128 (" + std::to_string(last_type) + ")");
+}
+
 std::int64_t Caller::count(std::int64_t given) const {
     if (!countable(given)) refuse_count(*this, "count", given);
     return given;

@@ -25,6 +25,7 @@ struct Caller {
     // Throws Error (INVALID_ARGUMENT).
     [[noreturn]] void refuse(const std::string &why) const;
 
+    void require_type() const;
     // Returns a number of elements.
     std::int64_t count(std::int64_t given) const;
     // Returns the tag of a message. Collectives have none.

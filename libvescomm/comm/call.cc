@@ -181,6 +181,12 @@ std::size_t Calls::find_suiting(const Request::Options &options, bool made_again
     return found;
 }
 
+std::size_t Calls::search(const CallArguments &arguments) const noexcept {
+    return sites_.find(hash_of(arguments, ranks_), [&](std::size_t index) {
+        return cached_[index].request->repeats(arguments);
+    });
+}
+
 std::unique_ptr<Request> Calls::take_out(std::size_t at) noexcept {
     Cached &cached = cached_[at];
     if (const CallKey *key = cached.request->key())

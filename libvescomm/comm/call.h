@@ -89,13 +89,11 @@ private:
     // The index of the cached request that repeats a call, or no_request. Counts the use. Programs
     // repeat their calls in the same order: where they do, no hash is computed.
     std::size_t locate(const CallArguments &arguments) noexcept {
-        const auto repeats = [&](std::size_t index) {
-            return cached_[index].request->repeats(arguments);
-        };
         if (cached_.empty()) return no_request;
         Cached &last = cached_[last_];
-        if (last.next >= cached_.size() || !cached_[last.next].request || !repeats(last.next)) {
-            const std::size_t at = sites_.find(hash_of(arguments, ranks_), repeats);
+        if (last.next >= cached_.size() || !cached_[last.next].request ||
+            !cached_[last.next].request->repeats(arguments)) [[unlikely]] {
+            const std::size_t at = search(arguments);
             if (at == no_request) return no_request;
             last.next = at;
         }
@@ -105,6 +103,8 @@ private:
         found.used = ++uses_;
         return last_;
     }
+    // As locate(), by the hash of the arguments. Counts nothing.
+    std::size_t search(const CallArguments &arguments) const noexcept;
     std::unique_ptr<Request> take_out(std::size_t at) noexcept;
     // True if a call with this hash was made not long ago. Remembers this one.
     bool is_made_again(const CallKey &key) noexcept;

@@ -6,6 +6,7 @@ namespace vescomm::internal {
 
 CallKey::CallKey(const CallArguments &arguments, int ranks)
     : arguments_(arguments),
+      is_scalar_(is_scalar(arguments)),
       ranks_(static_cast<std::size_t>(ranks)),
       hash_(hash_of(arguments, ranks)) {
     for (const std::int64_t *list : arguments.lists)
@@ -13,28 +14,23 @@ CallKey::CallKey(const CallArguments &arguments, int ranks)
     if (arguments.algorithm != nullptr) algorithm_ = arguments.algorithm;
 }
 
-bool CallKey::same_scalars(const CallArguments &other) const noexcept {
+bool CallKey::same_given(const CallArguments &other) const noexcept {
     const CallArguments &mine = arguments_;
-    if (mine.source != other.source || mine.output != other.output ||
-        mine.collective != other.collective || mine.count != other.count ||
-        mine.type != other.type || mine.op != other.op || mine.root != other.root ||
-        mine.tag != other.tag || mine.factor != other.factor ||
-        (mine.algorithm == nullptr) != (other.algorithm == nullptr))
-        return false;
     for (std::size_t i = 0; i < mine.lists.size(); ++i)
         if ((mine.lists[i] == nullptr) != (other.lists[i] == nullptr)) return false;
-    return true;
+    return (mine.algorithm == nullptr) == (other.algorithm == nullptr);
 }
 
-bool CallKey::same_lists(const std::array<const std::int64_t *, 4> &lists) const noexcept {
+bool CallKey::same_lists(const CallArguments &other) const noexcept {
+    if (!same_given(other)) return false;
     const std::int64_t *numbers = numbers_.data();
-    for (const std::int64_t *list : lists) {
+    for (const std::int64_t *list : other.lists) {
         if (list == nullptr) continue;
         for (std::size_t rank = 0; rank < ranks_; ++rank)
             if (list[rank] != numbers[rank]) return false;
         numbers += ranks_;
     }
-    return true;
+    return other.algorithm == nullptr || other.algorithm == algorithm_;
 }
 
 }  // namespace vescomm::internal

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <array>
+#include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -64,20 +66,45 @@ public:
     std::uint32_t hash() const noexcept { return hash_; }
     // True if a call with these arguments is the same call.
     bool equals(const CallArguments &arguments) const noexcept {
-        return same_scalars(arguments) && same_lists(arguments.lists) &&
-               (arguments.algorithm == nullptr || arguments.algorithm == algorithm_);
+        if (!same_scalars(arguments)) return false;
+        return (is_scalar_ && is_scalar(arguments)) || same_lists(arguments);
     }
     bool operator==(const CallKey &other) const noexcept {
-        return same_scalars(other.arguments_) && numbers_ == other.numbers_ &&
-               algorithm_ == other.algorithm_;
+        return same_scalars(other.arguments_) && same_given(other.arguments_) &&
+               numbers_ == other.numbers_ && algorithm_ == other.algorithm_;
     }
 
 private:
-    // Compares all but what `lists` and `algorithm` point to; of these, whether they are given.
-    bool same_scalars(const CallArguments &other) const noexcept;
-    bool same_lists(const std::array<const std::int64_t *, 4> &lists) const noexcept;
+    // True: neither lists nor an algorithm are given.
+    static bool is_scalar(const CallArguments &arguments) noexcept {
+        std::uintptr_t given = reinterpret_cast<std::uintptr_t>(arguments.algorithm);
+        for (const std::int64_t *list : arguments.lists)
+            given |= reinterpret_cast<std::uintptr_t>(list);
+        return given == 0;
+    }
+    // Compares all but `lists` and `algorithm`. Without branches: most calls are the expected ones.
+    bool same_scalars(const CallArguments &other) const noexcept {
+        const CallArguments &mine = arguments_;
+        const auto differ = [](auto a, auto b) {
+            return static_cast<std::uint64_t>(a) ^ static_cast<std::uint64_t>(b);
+        };
+        const auto apart = [](const void *a, const void *b) {
+            return reinterpret_cast<std::uintptr_t>(a) ^ reinterpret_cast<std::uintptr_t>(b);
+        };
+        return (apart(mine.source, other.source) | apart(mine.output, other.output) |
+                differ(mine.collective, other.collective) | differ(mine.type, other.type) |
+                differ(mine.op, other.op) | differ(mine.root, other.root) |
+                differ(mine.tag, other.tag) | differ(mine.count, other.count) |
+                (std::bit_cast<std::uint64_t>(mine.factor) ^
+                 std::bit_cast<std::uint64_t>(other.factor))) == 0;
+    }
+    // Compares which of `lists` and `algorithm` are given.
+    bool same_given(const CallArguments &other) const noexcept;
+    // Compares them, and what they point to.
+    bool same_lists(const CallArguments &other) const noexcept;
 
     CallArguments arguments_;  // of `lists` and `algorithm` only whether they are given
+    bool is_scalar_;
     std::size_t ranks_;
     std::uint32_t hash_;
     std::vector<std::int64_t> numbers_;  // of the lists that are given

@@ -227,8 +227,11 @@ void Operation::execute(const BoundLane &lane, const BoundStep &step) noexcept {
             return put(step);
         case Action::copy:
         case Action::reduce:
-            break;
+            return move(lane, step);
     }
+}
+
+void Operation::move(const BoundLane &lane, const BoundStep &step) noexcept {
     const auto begin = step.timed ? Clock::now() : Clock::time_point{};
     const std::uint64_t read = std::uint64_t{step.count} * size_of(step.from_type);
     // Registered sources say nothing about the distance of their ranks.

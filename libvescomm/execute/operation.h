@@ -134,6 +134,8 @@ private:
     void take_message() noexcept;
     void signal(const BoundStep &step) noexcept;
     void put(const BoundStep &step) noexcept;
+    // A copy or a reduction.
+    [[gnu::noinline]] void move(const BoundLane &lane, const BoundStep &step) noexcept;
 
     Bindings bindings_;
     RunContext context_;
