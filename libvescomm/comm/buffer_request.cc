@@ -265,22 +265,28 @@ void bind_buffer(Bindings &bindings, const Problem &problem, const Communicator 
     }
 }
 
+// The highest number of any rank. Collective.
+std::uint64_t highest(Communicator &comm, std::uint64_t mine, const std::string &label,
+                      Deadline deadline) {
+    const auto numbers =
+        comm.gather(label, {reinterpret_cast<const char *>(&mine), sizeof mine}, deadline);
+    std::uint64_t max = 0;
+    for (const std::string &number : numbers) {
+        std::uint64_t its = 0;
+        std::memcpy(&its, number.data(), std::min(sizeof its, number.size()));
+        max = std::max(max, its);
+    }
+    return max;
+}
+
 // Memory for partial sums, of the largest size that any rank needs. Requests on one memory share
 // it. Collective.
 std::shared_ptr<PartialSums> partial_memory(Communicator &comm, const Buffer *buffer,
                                             std::int64_t elements, const std::string &label,
                                             Deadline deadline) {
-    const auto needs =
-        comm.gather(label, {reinterpret_cast<const char *>(&elements), sizeof elements}, deadline);
-    std::int64_t max = 0;
-    for (const std::string &need : needs) {
-        std::int64_t its = 0;
-        std::memcpy(&its, need.data(), std::min(sizeof its, need.size()));
-        max = std::max(max, its);
-    }
+    const std::uint64_t max = highest(comm, static_cast<std::uint64_t>(elements), label, deadline);
     if (max == 0) return nullptr;
-    return buffer->memory().shared_partial(static_cast<std::uint64_t>(max) *
-                                           size_of(accumulator_of(buffer->type())));
+    return buffer->memory().shared_partial(max * size_of(accumulator_of(buffer->type())));
 }
 
 }  // namespace
@@ -345,8 +351,12 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<StagingBuffer> &s
     if (staged) {
         require_same(*comm, label, deadline, description);
         staging->bind(bindings, algorithm, buffer->type());
-        bindings.match.signature =
-            Signature(problem, algorithm.name, buffer->type(), options.op, options.factor).bits();
+        ObjectNumbers &numbers = comm->numbers();
+        const std::uint64_t number = highest(*comm, numbers.proposed_request(), label, deadline);
+        numbers.take_request(number);
+        bindings.match.signature = Signature(problem, algorithm.name, buffer->type(), options.op,
+                                             options.factor, digest_of_request(number))
+                                       .bits();
         bind_arrays(bindings, problem, *buffer, options);
         return make(
             std::make_unique<StagedBufferPath>(*comm, algorithm, chosen, bytes, buffer, staging));

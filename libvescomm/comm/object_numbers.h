@@ -28,12 +28,18 @@ public:
                         "another communicator");
         return memories_++;
     }
+    // For requests on buffers that share the staging buffer. This rank's proposal, and the number
+    // that all ranks take: the highest proposal. A creation that failed may have left different
+    // proposals.
+    std::uint64_t proposed_request() const { return requests_; }
+    void take_request(std::uint64_t number) { requests_ = number + 1; }
     // Communicators created from this one so far.
     std::uint64_t next_child() { return children_++; }
 
 private:
     Channels channels_;
     std::atomic<MemoryId> memories_{0};
+    std::uint64_t requests_ = 0;
     std::uint64_t children_ = 0;
 };
 

@@ -82,6 +82,51 @@ TEST(CrossedCalls, OfTwoRequestsAreAMismatch) {
     expect_mismatch(three, barrier_of(1), barrier_of(0), {"barrier"});
 }
 
+// A small buffer on each of these ranks, and a request for its sum.
+struct SummedBuffer {
+    explicit SummedBuffer(vescomm_comm_t *comm) {
+        const std::vector<std::int64_t> counts(static_cast<std::size_t>(comm->value->ranks()), 5);
+        vescomm_layout_t *layout = nullptr;
+        check(vescomm_layout_create_from_counts(counts.data(), counts.size(), &layout));
+        check(vescomm_buffer_create(comm, layout, nullptr, &buffer));
+        check(vescomm_layout_free(layout));
+        check(vescomm_all_reduce_create(comm, buffer, nullptr, &request));
+    }
+    vescomm_status_t run() const {
+        const vescomm_status_t status = vescomm_request_start(request, nullptr);
+        return status == VESCOMM_OK ? vescomm_request_wait(request) : status;
+    }
+
+    vescomm_buffer_t *buffer = nullptr;
+    vescomm_request_t *request = nullptr;
+};
+
+// They share the slots of the staging buffer, and differ in nothing but the buffer.
+TEST(CrossedCalls, OfSmallSumsOfTwoBuffersAreAMismatch) {
+    for (const TestSetup &setup : {two, three}) {
+        run_array_ranks(setup, [](vescomm_comm_t *comm) {
+            const SummedBuffer buffers[] = {SummedBuffer(comm), SummedBuffer(comm)};
+            for (const SummedBuffer &each : buffers) check(each.run());
+            expect_in_step(comm);
+            EXPECT_EQ(buffers[comm->value->rank() == 1].run(), VESCOMM_ERROR_MISMATCH);
+        });
+    }
+}
+
+TEST(CrossedCalls, OfASmallSumOfABufferAndOneOfAnArrayAreAMismatch) {
+    for (const TestSetup &setup : {two, three}) {
+        run_array_ranks(setup, [](vescomm_comm_t *comm) {
+            const SummedBuffer buffer(comm);
+            Floats array(static_cast<std::size_t>(comm->value->ranks()) * 5, 1);
+            check(buffer.run());
+            check(sum(comm, array));
+            expect_in_step(comm);
+            EXPECT_EQ(comm->value->rank() == 1 ? sum(comm, array) : buffer.run(),
+                      VESCOMM_ERROR_MISMATCH);
+        });
+    }
+}
+
 // Rank 0 has started two sums and waits in the second one, rank 1 waits in the first one: neither
 // starts anything before the last rank comes. The order is the same on all ranks.
 TEST(CrossedCalls, AreNotThoseOfRanksThatWaitForALateOne) {

@@ -22,8 +22,8 @@ std::string Mismatch::text() const {
         "rank {} called {}, where rank {} called {}{}{}; every rank must make the same calls in "
         "the same order",
         rank, mine, other, theirs,
-        arguments ? ": they differ in counts, root, factor, algorithm or the calls of a group, "
-                    "which vescomm-info "
+        arguments ? ": they differ in counts, root, factor, algorithm, the request on a buffer or "
+                    "the calls of a group, which vescomm-info "
                     "--flight shows after a run with VESCOMM_FLIGHT_RECORDER=flight.%r"
                   : "",
         arguments && history ? ", or they differ in an earlier gather_v or scatter_v" : "");

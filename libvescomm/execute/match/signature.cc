@@ -32,12 +32,12 @@ constexpr std::uint32_t upper(Collective collective, vescomm_type_t type) {
 }  // namespace
 
 Signature::Signature(const Problem &problem, std::string_view algorithm, vescomm_type_t type,
-                     vescomm_op_t op, double factor, std::uint64_t boundaries) {
+                     vescomm_op_t op, double factor, std::uint64_t more) {
     XXH64_hash_t digest =
         XXH3_64bits_withSeed(problem.cuts.data(), problem.cuts.size() * sizeof(std::int64_t),
                              XXH64_hash_t(problem.root));
     digest ^= XXH3_64bits(&factor, sizeof factor) ^ XXH3_64bits(algorithm.data(), algorithm.size());
-    digest ^= boundaries;
+    digest ^= more;
     bits_ = upper(problem.collective, type) | static_cast<std::uint32_t>(op) << digest_bits |
             (static_cast<std::uint32_t>(digest) & digest_mask);
 }
@@ -83,6 +83,10 @@ std::string Signature::text() const {
     return fmt::format("{} of {} ({}digest {:05x})", name_of(collective), type,
                        reduces(collective) ? name_of_op(op) + ", " : std::string(),
                        bits_ & digest_mask);
+}
+
+std::uint64_t digest_of_request(std::uint64_t number) {
+    return XXH3_64bits(&number, sizeof number);
 }
 
 PairDigests pair_digests(const ArrayProblem &problem, int rank,

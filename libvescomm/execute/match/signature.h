@@ -30,8 +30,9 @@ struct CallBoundaries {
 class Signature {
 public:
     explicit Signature(std::uint32_t bits) : bits_(bits) {}
+    // `more`: what else must be the same, CallBoundaries::counts or digest_of_request().
     Signature(const Problem &problem, std::string_view algorithm, vescomm_type_t type,
-              vescomm_op_t op, double factor, std::uint64_t boundaries = 0);
+              vescomm_op_t op, double factor, std::uint64_t more = 0);
 
     // The signature of a point-to-point message.
     //
@@ -54,6 +55,10 @@ public:
 private:
     std::uint32_t bits_ = 0;
 };
+
+// The digest of a request on a buffer that shares its slots with calls on arrays and with other
+// requests. `number`: the same on all ranks, another one for each of these requests.
+std::uint64_t digest_of_request(std::uint64_t number);
 
 // all_to_all_v: for each peer, a digest of the two counts that this rank and the peer exchange.
 // nullptr: the operation is no all_to_all_v.
