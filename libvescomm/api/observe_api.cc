@@ -85,11 +85,11 @@ vescomm_status_t vescomm_trace_write(vescomm_comm_t *comm, const char *path) {
         Communicator &c = *comm->value;
         c.check();
         collective_create(c, [&] {
-            if (c.rank() == 0) require(path, "vescomm_trace_write", "path");
             const auto share = max_trace_bytes / static_cast<std::uint64_t>(c.ranks());
             const auto events = c.gather("trace", c.trace().events(c.rank(), share), c.deadline());
             agree(c, "writing the trace", c.deadline(), [&] {
                 if (c.rank() != 0) return std::string();
+                require(path, "vescomm_trace_write", "path");
                 std::string text = trace_document(events);
                 write_file_by(path, std::move(text), "the trace", c.deadline());
                 return std::string();

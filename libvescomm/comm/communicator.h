@@ -123,7 +123,9 @@ public:
     void start(Operation &operation, const Run &run) { engine_.start(operation, run); }
     bool run(Operation &operation, const Run &run) { return engine_.run(operation, run); }
     bool poll(Operation &operation) { return engine_.poll(operation); }
-    bool test(Operation &operation) { return engine_.test(operation); }
+    bool test(Operation &operation, Silence &silence, const std::function<std::string()> &what) {
+        return engine_.test(operation, silence, what);
+    }
     void wait(Operation &operation, const std::function<std::string()> &what) {
         engine_.wait(operation, what);
     }

@@ -16,15 +16,27 @@
 
 namespace vescomm::internal {
 
-// Finds out, during one wait, that it is for a rank that has left and that nothing has moved for
-// long. A wait for any rank includes this one, which has not left: another of its threads may send.
+// For how long nothing has moved in a wait, or in the tests of a request.
+struct Silence {
+    // The moment since which an awaited rank has left and nothing has moved.
+    Clock::time_point since = Clock::time_point::max();
+    std::uint64_t moved_by_thread = 0;
+};
+
+// Finds out that a wait, or a tested request, waits for a rank that has left, and that nothing has
+// moved for long. A wait for any rank includes this one, which has not left: another of its threads
+// may send.
 class FinalizedPeers {
 public:
     // `inter_node_grace`: seconds, for ranks that `intra_node` does not reach.
-    FinalizedPeers(const Control &control, const Transport &intra_node, double inter_node_grace)
-        : control_(control), intra_node_(intra_node), inter_node_grace_(inter_node_grace) {}
+    FinalizedPeers(const Control &control, const Transport &intra_node, double inter_node_grace,
+                   Silence &silence)
+        : control_(control),
+          intra_node_(intra_node),
+          inter_node_grace_(inter_node_grace),
+          silence_(silence) {}
 
-    void moved() { since_ = Clock::time_point::max(); }
+    void moved() { silence_.since = Clock::time_point::max(); }
 
     // Returns the rank that has left, or no_rank. `moved_by_thread`: times that the progress thread
     // moved anything so far. Allocates nothing as long as no rank has left; without memory for a
@@ -32,8 +44,8 @@ public:
     template <typename WaitingFor>
     int find(std::uint64_t moved_by_thread, const WaitingFor &waits_directly_for) {
         if (!control_.any_has_left()) return no_rank;
-        if (moved_by_thread != moved_by_thread_) moved();
-        moved_by_thread_ = moved_by_thread;
+        if (moved_by_thread != silence_.moved_by_thread) moved();
+        silence_.moved_by_thread = moved_by_thread;
         std::vector<int> ranks;
         try {
             ranks = waits_directly_for();
@@ -47,11 +59,11 @@ public:
             return no_rank;
         }
         const auto now = Clock::now();
-        since_ = std::min(since_, now);
+        silence_.since = std::min(silence_.since, now);
         const std::chrono::duration<double> grace(
             intra_node_.maps(*peer) ? grace_after_finalize
                                     : std::max(grace_after_finalize, inter_node_grace_));
-        return now - since_ > grace ? *peer : no_rank;
+        return now - silence_.since > grace ? *peer : no_rank;
     }
 
 private:
@@ -63,9 +75,7 @@ private:
     const Control &control_;
     const Transport &intra_node_;
     const double inter_node_grace_;
-    // The moment since which an awaited rank has left and nothing has moved.
-    Clock::time_point since_ = Clock::time_point::max();
-    std::uint64_t moved_by_thread_ = 0;
+    Silence &silence_;
 };
 
 }  // namespace vescomm::internal

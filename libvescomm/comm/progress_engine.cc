@@ -120,18 +120,6 @@ bool ProgressEngine::poll(Operation &operation) {
     return running_.poll(operation, std::min(spins_, max_polls));
 }
 
-bool ProgressEngine::test(Operation &operation) {
-    if (attempt([&operation] { return operation.settled(); })) return true;
-    if (!running_.match_due_after_test()) return false;
-    if (control_.has_notes()) read_notes();
-    {
-        const EngineLock::Caller lock(lock_);
-        match_calls_locked();
-    }
-    check_stopped();
-    return false;
-}
-
 // A program may call this in a loop: threads that wait for the lock go first.
 void ProgressEngine::progress() {
     constexpr int max_yields = 100;

@@ -18,6 +18,7 @@
 #include "bootstrap/control.h"
 #include "comm/comm_failure.h"
 #include "comm/engine_lock.h"
+#include "comm/finalized_peers.h"
 #include "comm/missing_ranks.h"
 #include "comm/observers.h"
 #include "comm/pollers.h"
@@ -78,7 +79,8 @@ public:
     // The beginning of a wait, for some microseconds. Returns true if the operation is complete;
     // otherwise wait for it. Does nothing where other ways of waiting are faster.
     bool poll(Operation &operation);
-    bool test(Operation &operation);
+    // `silence`: of the tests of this run. `what`: see wait().
+    bool test(Operation &operation, Silence &silence, const std::function<std::string()> &what);
     void progress();
     // Makes progress once. Returns true if anything moved.
     bool try_progress();
@@ -181,6 +183,10 @@ private:
     // Makes progress once, and sleeps if nothing has moved. `done`, `busy`: see attempt().
     bool sleep(Pollers::Polling &polling, const std::function<bool()> &done, const Waiting &waiting,
                double &busy);
+    // Gives up if the wait is for a rank that has left.
+    template <typename WaitingFor>
+    void give_up_finalized(FinalizedPeers &finalized, const WaitingFor &waiting_for,
+                           const std::function<std::string()> &what);
     [[noreturn]] void give_up_interrupted(const std::function<std::string()> &what);
     // Breaks the communicator and throws. `why` returns the sentence.
     template <typename Why>
@@ -246,7 +252,14 @@ bool ProgressEngine::attempt(const Done &done, double *busy, bool *moved) {
         if (done()) return true;
     }
     failure_.consider_inter_node();
-    check_stopped();
+    if (!failure_.broken()) return false;
+    {
+        // Complete, if all that it needs came before the failure.
+        const EngineLock::Caller lock(lock_);
+        running_.progress();
+        if (done()) return true;
+    }
+    failure_.check();
     return false;
 }
 

@@ -81,6 +81,7 @@ Run Request::next_run() {
 }
 
 void Request::start() {
+    silence_ = {};
     comm_->start(*operation_, next_run());
     started_.store(true, std::memory_order_relaxed);
 }
@@ -102,7 +103,7 @@ bool Request::test() {
         comm_->failure().check();
         return true;
     }
-    if (!comm_->test(*operation_)) return false;
+    if (!comm_->test(*operation_, silence_, [this] { return describe(); })) return false;
     finish();
     return true;
 }

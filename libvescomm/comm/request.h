@@ -104,6 +104,7 @@ private:
     std::string explanation_;  // empty until explanation() is called
     std::atomic<bool> started_{false};
     double started_at_ = 0;  // seconds of the trace's clock
+    Silence silence_;  // of the tests of this run
 };
 
 void start_several(const std::vector<std::unique_ptr<Request>> &requests);

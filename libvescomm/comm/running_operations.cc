@@ -7,15 +7,16 @@
 namespace vescomm::internal {
 
 bool RunningOperations::progress() noexcept {
-    if (failure_.stops_transports()) {
-        // The caller gets its memory back: no transport may write to it from here on.
-        stop();
-        return false;
-    }
+    if (stopped_) return false;
+    const bool stops = failure_.stops_transports();
     bool moved = transports_.intra_node->progress();
     for (auto &transport : transports_.inter_node) moved |= transport->progress();
     for (Operation *operation : operations_.running()) moved |= operation->advance();
-    return settle() || moved;
+    moved |= settle();
+    // Operations that needed no more than had arrived before the failure are complete. The caller
+    // gets the memory of the others back: no transport may write to it from here on.
+    if (stops) stop();
+    return moved && !stops;
 }
 
 void RunningOperations::stop() noexcept {

@@ -63,7 +63,8 @@ public:
     const std::vector<Operation *> &running() const noexcept { return operations_.running(); }
     StartedRuns &started() noexcept { return started_; }
     // Executes the steps that are possible without waiting, in the transports and in all
-    // operations. Stops the transports instead if they must stop. Returns true if anything moved.
+    // operations. Stops the transports after that if they must stop. Returns true if anything moved
+    // and they have not stopped.
     bool progress() noexcept;
 
     void stop() noexcept;

@@ -5,14 +5,13 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <optional>
 #include <utility>
 
 #include "base/error.h"
 #include "base/interrupt.h"
-#include "comm/finalized_peers.h"
 #include "comm/progress_engine.h"
+#include "comm/wait_sentences.h"
 
 namespace vescomm::internal {
 
@@ -28,42 +27,6 @@ void pause_core() noexcept {
 #elif defined(__aarch64__)
     asm volatile("yield");
 #endif
-}
-
-std::string seconds_text(double seconds) {
-    char text[32];
-    std::snprintf(text, sizeof text, "%g", seconds);
-    return text;
-}
-
-std::string list(const std::vector<int> &ranks) {
-    if (ranks[0] == VESCOMM_ANY_SOURCE) return "any rank";
-    std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-    constexpr std::size_t max = 8;
-    for (std::size_t i = 0; i < std::min(ranks.size(), max); ++i)
-        text += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
-    if (ranks.size() > max) text += " and " + std::to_string(ranks.size() - max) + " more";
-    return text;
-}
-
-// `obstacle`: see Operation.
-std::string timeout_sentence(int rank, const std::string &what, double seconds,
-                             const std::vector<int> &peers, const std::string &obstacle) {
-    const std::string begin =
-        "rank " + std::to_string(rank) + ": " + what + " waited " + seconds_text(seconds) + " s";
-    if (!obstacle.empty()) return begin + ": " + obstacle;
-    const std::string awaited = peers.empty() ? "its bytes to leave for other nodes" : list(peers);
-    return begin + " for " + awaited +
-           "; look there first, or raise VESCOMM_TIMEOUT_SECONDS when that is expected to take "
-           "longer";
-}
-
-// `peer` has left, and the wait is for it.
-std::string finalized_sentence(int rank, const std::string &what, int peer) {
-    return "rank " + std::to_string(rank) + ": " + what + " waits for rank " +
-           std::to_string(peer) +
-           ", which has finalized its communicator; every rank must make the same calls before it "
-           "does";
 }
 
 // The moments at which a long wait asks other ranks whether they wait elsewhere: rarely in a job
@@ -111,6 +74,40 @@ template <typename Why>
 void ProgressEngine::give_up(vescomm_status_t status, const Why &why) {
     failure_.fail(status, why);
     check_stopped();
+}
+
+template <typename WaitingFor>
+void ProgressEngine::give_up_finalized(FinalizedPeers &finalized, const WaitingFor &waiting_for,
+                                       const std::function<std::string()> &what) {
+    const std::uint64_t moves = thread_.moves.load(std::memory_order_relaxed);
+    if (const int peer = finalized.find(moves, waiting_for); peer != no_rank)
+        give_up(VESCOMM_ERROR_MISMATCH,
+                [&] { return finalized_sentence(control_.rank(), what(), peer); });
+}
+
+bool ProgressEngine::test(Operation &operation, Silence &silence,
+                          const std::function<std::string()> &what) {
+    bool moved = false;
+    if (attempt([&operation] { return operation.settled(); }, nullptr, &moved)) return true;
+    const bool compare = running_.match_due_after_test();
+    if (!compare && !control_.any_has_left()) return false;
+    if (control_.has_notes()) read_notes();
+    {
+        const EngineLock::Caller lock(lock_);
+        if (compare) match_calls_locked();
+    }
+    check_stopped();
+    FinalizedPeers finalized(control_, *running_.transports().intra_node, silence_seconds_,
+                             silence);
+    if (moved) finalized.moved();
+    give_up_finalized(
+        finalized,
+        [&] {
+            const EngineLock::Caller lock(lock_);
+            return operation.waiting_for(true);
+        },
+        what);
+    return false;
 }
 
 void ProgressEngine::wait(Operation &operation, const std::function<std::string()> &what) {
@@ -268,7 +265,9 @@ bool ProgressEngine::wait_long(Pollers::Polling &polling, const std::function<bo
         return waiting.obstacle ? waiting.obstacle() : std::string();
     };
     LongWait listed(*this, waiting);
-    FinalizedPeers finalized(control_, *running_.transports().intra_node, silence_seconds_);
+    Silence silence;
+    FinalizedPeers finalized(control_, *running_.transports().intra_node, silence_seconds_,
+                             silence);
     Questions questions(timeout_seconds_);
     int sleeps = 0;
     LoopDeadline limit(waiting.limit, Clock::now());
@@ -326,10 +325,7 @@ bool ProgressEngine::wait_long(Pollers::Polling &polling, const std::function<bo
         // Waits of a few sleeps are normal where ranks share cores.
         constexpr int few_sleeps = 8;
         if (++sleeps > few_sleeps) {
-            const std::uint64_t moves = thread_.moves.load(std::memory_order_relaxed);
-            if (const int peer = finalized.find(moves, waits_directly_for); peer != no_rank)
-                give_up(VESCOMM_ERROR_MISMATCH,
-                        [&] { return finalized_sentence(control_.rank(), waiting.what(), peer); });
+            give_up_finalized(finalized, waits_directly_for, waiting.what);
         }
         // The function of the program may run for long: the progress thread polls meanwhile.
         const bool asks = can_interrupt();

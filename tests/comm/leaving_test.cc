@@ -40,6 +40,25 @@ TEST_P(Leaving, FailsTheCallsThatWaitForTheRank) {
     });
 }
 
+// A program that tests a request in a loop gets the error too.
+TEST_P(Leaving, FailsTheTestsOfRequestsThatWaitForTheRank) {
+    TestSetup setup = GetParam();
+    setup.config.silence_seconds = 1;
+    run_array_ranks(setup, [](vescomm_comm_t *comm) {
+        expect_in_step(comm);
+        if (comm->value->rank() == 2) return comm->value->leave();
+        Floats data(3000, 1);
+        vescomm_request_t *request = nullptr;
+        check(sum(comm, data, &request));
+        const auto limit = Clock::now() + std::chrono::seconds(60);
+        vescomm_status_t status = VESCOMM_IN_PROGRESS;
+        while (status == VESCOMM_IN_PROGRESS && Clock::now() < limit)
+            status = vescomm_request_test(request);
+        EXPECT_EQ(status, VESCOMM_ERROR_MISMATCH) << vescomm_get_last_error();
+        vescomm_request_free(request);
+    });
+}
+
 // The network may deliver bytes late that a rank sent before it left.
 TEST(LeavingAnotherNode, IsNoErrorForAsLongAsARankMayBeSilent) {
     TestSetup setup{Kind::loopback, {0, 0, 1}};
