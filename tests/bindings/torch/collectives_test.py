@@ -252,6 +252,11 @@ def move_strided():
         tensor = torch.empty(4, 6)[:, ::2].t()
         tensor.copy_(mine)
         strides = tensor.stride()
+        expanded = mine[0].clone().expand(5, 4)  # all rows are the same memory
+        work = dist.all_reduce(expanded, async_op=async_op)
+        if async_op:
+            work.wait()
+        expect(expanded, total[0].expand(5, 4), "expanded all_reduce")
         work = dist.all_reduce(tensor, async_op=async_op)
         if async_op:
             work.wait()

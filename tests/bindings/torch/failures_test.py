@@ -70,6 +70,8 @@ def killed(how):
         raises(lambda: dist.all_reduce(torch.ones(LARGE), async_op=True).get_future().wait(), name)
     elif how == "in a receive":
         raises(lambda: dist.recv(torch.ones(3), last), name)
+    elif how == "in a monitored barrier":
+        raises(dist.monitored_barrier, name)
     # The group stays unusable, with the same reason.
     raises(reduce, name)
     error = dist.group.WORLD._get_backend(torch.device("cpu")).get_error()
@@ -191,7 +193,9 @@ def timed_out():
         return
     second = timedelta(seconds=1)
     raises(lambda: dist.barrier(groups[0]), " Timed out ", "rank 1", "1 s")
-    raises(lambda: dist.all_reduce(torch.ones(3), group=groups[0]), "rank 1")
+    raises(
+        lambda: dist.all_reduce(torch.ones(3), group=groups[0]), "rank 1", "give the group a longer"
+    )
     work = dist.all_reduce(torch.ones(3), group=groups[1], async_op=True)
     raises(lambda: work.wait(second), " Timed out ", "all_reduce", "still running")
     assert not work.is_completed()
@@ -344,7 +348,7 @@ class FailuresTest(unittest.TestCase):
 
 class Failures(FailuresTest):
     def test_killed_rank(self):
-        for how in ("in a wait", "with a Work", "with a future", "in a receive"):
+        for how in ("in a wait", "with a Work", "with a future", "in a receive", "in a monitored barrier"):
             self.check(killed, how, kills=True)
 
     def test_mismatched_calls(self):

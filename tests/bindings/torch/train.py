@@ -143,6 +143,24 @@ def ddp_bf16_hook(steps):
     return fit(model, steps)
 
 
+def ddp_power_sgd(steps):
+    """A hook whose callbacks start collectives."""
+    from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
+    from torch.nn.parallel import DistributedDataParallel
+
+    model = DistributedDataParallel(make_model(), bucket_cap_mb=0.01)
+    state = powerSGD_hook.PowerSGDState(
+        None, matrix_approximation_rank=1, start_powerSGD_iter=2, min_compression_rate=1
+    )
+    model.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+    losses = fit(model, steps)
+    mine = torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
+    first = mine.clone()
+    dist.broadcast(first, 0)
+    assert torch.equal(mine, first), "the parameters of ranks differ"
+    return losses
+
+
 def fsdp1(steps):
     from torch.distributed.fsdp import FullyShardedDataParallel
     from torch.distributed.fsdp.wrap import ModuleWrapPolicy

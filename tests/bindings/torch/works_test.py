@@ -69,22 +69,63 @@ def futures():
         assert (second.wait() == total() * dist.get_world_size()).all()
 
 
+def callbacks_in_order():
+    """Callbacks start collectives while the program starts others of the same size. All ranks start
+    them in the same order, although they run at different speeds.
+    """
+    size, count = dist.get_world_size(), 5
+    done = []
+
+    def again(k):
+        def callback(future):
+            sums = future.value()[0].clone()
+            dist.all_reduce(sums)
+            nested = dist.all_reduce(sums, async_op=True).get_future().then(lambda _: done.append(-k))
+            nested.add_done_callback(lambda _: done.append(k))
+            return sums
+
+        return callback
+
+    for turn in range(30):
+        done.clear()
+        results = []
+        for k in range(1, 9):
+            sum(range(3000 * (dist.get_rank() + turn) % 7000))  # another time on each rank
+            future = dist.all_reduce(ones_of_rank(count) + k, async_op=True).get_future()
+            results.append(future.then(again(k)))
+            last = results[-1].then(lambda future: future.value() + 1)
+        for k, result in enumerate(results, 1):
+            result.wait()
+        assert (last.wait() == size**2 * (total() + 8 * size) + 1).all()
+        for k, result in enumerate(results, 1):
+            assert (result.value() == size**2 * (total() + k * size)).all()
+        later = dist.all_reduce(ones_of_rank(count), async_op=True).get_future().then(lambda _: None)
+        later.wait()  # all earlier callbacks have run
+        assert done == [sign * k for k in range(1, 9) for sign in (-1, 1)], done
+
+
 def callbacks_that_wait():
-    """A callback waits for the callback of an operation that started after its own."""
-    store = dist.distributed_c10d._get_default_store()
-    for count in (5, LARGE):
-        if dist.get_rank() != 0:
-            store.wait([f"attached {count}"])
-        works = [dist.all_reduce(ones_of_rank(count), async_op=True) for _ in range(2)]
-        if dist.get_rank() != 0:
-            for work in works:
-                work.wait()
-            continue
-        later = torch.futures.Future()
-        first = works[0].get_future().then(lambda future: later.wait())
-        works[1].get_future().then(lambda future: later.set_result(future.value()))
-        store.set(f"attached {count}", "")
-        assert (first.wait()[0] == total()).all()
+    """A callback waits for the result of one that the program added after it."""
+    given = []
+    first = dist.all_reduce(ones_of_rank(5), async_op=True).get_future()
+    second = dist.all_reduce(ones_of_rank(LARGE), async_op=True).get_future()
+    added = threading.Event()
+    results = [first.then(lambda _: (added.wait(), given[0].wait())[1])]
+    given.append(second.then(lambda future: dist.all_reduce(future.value()[0]) or 7))
+    added.set()
+    assert results[0].wait() == 7
+
+    def wrong(_):
+        raise KeyError("wrong")
+
+    failed = first.then(wrong)
+    after = failed.then(lambda future: future.wait())
+    for future in (failed, after):
+        try:
+            future.wait()
+            raise AssertionError("no exception")
+        except KeyError as error:
+            assert "wrong" in str(error)
 
 
 def order():
@@ -296,6 +337,9 @@ class Works(unittest.TestCase):
 
     def test_futures(self):
         self.check(futures)
+
+    def test_callbacks_in_order(self):
+        self.check(callbacks_in_order, (2, 3))
 
     def test_callbacks_that_wait(self):
         self.check(callbacks_that_wait, (2, 3))

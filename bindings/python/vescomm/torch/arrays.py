@@ -132,7 +132,7 @@ class Copies:
         for tensor, copy in self._pairs:
             # This may be a thread of the group. The modes of autograd belong to a thread.
             with torch.inference_mode(tensor.is_inference()), torch.no_grad():
-                tensor.copy_(copy.view_as(tensor))
+                _assign(tensor, copy.view_as(tensor))
         self._pairs = []
 
     def output(self, tensor, apart=False):
@@ -172,6 +172,16 @@ class Copies:
     def _add(self, tensor, copy):
         self._pairs.append((tensor, copy))
         return copy
+
+
+def _assign(tensor, values):
+    """Copies values into a tensor. An expanded one has the same memory along a dimension: the first
+    elements along it are copied.
+    """
+    for dimension, (size, stride) in enumerate(zip(tensor.shape, tensor.stride())):
+        if stride == 0 and size > 1:
+            tensor, values = tensor.narrow(dimension, 0, 1), values.narrow(dimension, 0, 1)
+    tensor.copy_(values)
 
 
 def sources(tensors, counts, apart=False):

@@ -11,6 +11,9 @@ from .bootstrap import clone, wait
 from .calls import Calls, options, seconds_of
 from .dtypes import BITWISE_XOR, U8
 
+# Seconds between looks whether the group has failed. Each takes twice as long as the one before.
+_FIRST_LOOK, _LAST_LOOK = 0.1, 1
+
 _all_reduce = _core.Communicator.start_all_reduce_at
 
 
@@ -88,14 +91,25 @@ class Barriers(Calls):
         )
 
     def _reached(self, key, seconds):
-        try:
-            wait(self._store, [key], seconds)
-            return True
-        except RuntimeError:
-            return False
-        except BaseException:  # of a signal handler, which has left the wait of this store
-            self._store = None
-            raise
+        """False: the key is not there after these seconds. Raises the failure of the group."""
+        end = time.monotonic() + seconds
+        look = _FIRST_LOOK
+        while True:
+            try:
+                wait(self._store, [key], min(look, end - time.monotonic()))
+                return True
+            except RuntimeError:
+                pass
+            except BaseException:  # of a signal handler, which has left the wait of this store
+                self._store = None
+                raise
+            try:
+                self._link.comm.progress()
+            except Exception as error:
+                raise self._link.failed(error, "monitored_barrier") from None
+            if time.monotonic() >= end:
+                return False
+            look = min(2 * look, _LAST_LOOK)
 
     def _forget(self, number):
         """Deletes the keys of an earlier barrier, which all ranks have passed."""

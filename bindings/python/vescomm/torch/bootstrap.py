@@ -63,15 +63,17 @@ def wait(store, keys, seconds):
         raise errors[0]
 
 
-def create(store, rank, size, seconds, name):
+def create(store, rank, size, seconds, name, tag=None):
     """Creates the communicator; collective. Raises BackendError when ranks do not come in time.
+
+    `tag`: the same on all ranks; another thread may create a communicator without it meanwhile.
 
     Returns also a text that only its ranks have, and no other communicator: the ranks have sent one
     another a random secret.
     """
     gather = _StoreGather(store, rank, size, seconds, name)
     try:
-        created = _core.create_from_all_gather(rank, size, gather, timeout=seconds)
+        created = _core.create_from_all_gather(rank, size, gather, timeout=seconds, tag=tag)
         return created, gather.digest.hexdigest()[:32]
     except Exception as error:
         raise failure_of(error, f"creating the group {name}")

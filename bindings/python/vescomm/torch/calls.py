@@ -14,6 +14,7 @@ import torch
 from torch.distributed import ReduceOp
 
 from ..errors import InvalidArgumentError
+from .callbacks import running as running_callbacks
 from .errors import is_of_overlap
 from .operation import LARGE, Operation
 from .work import Work
@@ -150,8 +151,14 @@ class _Collected:
 class Calls:
     """The starts and ends of calls, over the Link in self._link."""
 
-    _link = None
+    _main_link = None
     _collected = None
+
+    @property
+    def _link(self):
+        if running_callbacks() is None:
+            return self._main_link
+        return self._main_link.of_callbacks()
 
     def _start(self, build, *arguments):
         """Starts a call on arrays, and returns its request and what else `build` returned.

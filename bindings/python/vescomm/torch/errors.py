@@ -26,7 +26,9 @@ def failure_of(error, what):
     if not isinstance(error, errors.Error) or isinstance(error, ValueError):
         return error
     timed_out = " Timed out in" if isinstance(error, errors.TimeoutError) else ""
-    raised = BackendError(f"vescomm:{timed_out} {what}: {error}")
+    # The variable has no effect on groups of torch.
+    text = str(error).replace("raise VESCOMM_TIMEOUT_SECONDS", "give the group a longer timeout")
+    raised = BackendError(f"vescomm:{timed_out} {what}: {text}")
     raised.rank, raised.status = error.rank, error.status
     raised.__cause__ = error
     return raised

@@ -32,21 +32,21 @@ class _Member(Collectives):
 
     def abort(self):
         """Breaks the group, and ends its use: torch makes no other call after it."""
-        self._link.abort("the program aborted the group")
+        self._main_link.abort("the program aborted the group")
         self.shutdown()
 
     def shutdown(self):
-        self._link.close()
-        _alive.pop(id(self._link), None)
+        self._main_link.close()
+        _alive.pop(id(self._main_link), None)
 
     def set_timeout(self, timeout):
-        self._link.set_timeout(timeout.total_seconds())
+        self._main_link.set_timeout(timeout.total_seconds())
 
     _set_default_timeout = set_timeout
 
     def get_error(self):
         types = torch._C._distributed_c10d.ErrorType
-        failure = self._link.failure
+        failure = self._main_link.failure
         if failure is None:
             return types.SUCCESS
         return types.TIMEOUT if "Timed out" in str(failure) else types.COMM_ERROR
@@ -55,7 +55,7 @@ class _Member(Collectives):
         pass
 
     def _get_sequence_number_for_group(self):
-        return self._link.calls
+        return self._main_link.calls
 
 
 class VescommBackend(_Member, _Backend):
@@ -71,7 +71,7 @@ class VescommBackend(_Member, _Backend):
 
     def __init__(self, link, timeout):
         super().__init__(link.rank, link.size)
-        self._link = link
+        self._main_link = link
         self._options = _Backend.Options("vescomm", timeout)
 
     @property
@@ -80,27 +80,27 @@ class VescommBackend(_Member, _Backend):
 
     @property
     def link(self):
-        return self._link
+        return self._main_link
 
     def supports_tensor_alloc(self, device):
         return not isinstance(device, torch.device) or device.type == "cpu"
 
     def allocate_tensor(self, size, *, dtype, device=None):
-        return allocate(self._link, size, dtype)
+        return allocate(self._main_link, size, dtype)
 
     def eager_connect_single_device(self, device):
         pass  # it is connected
 
     # Called by torch's own groups of several devices. It would use None as a backend.
     def split(self, store, ranks, opts):
-        if self._link.rank not in ranks:
+        if self._main_link.rank not in ranks:
             raise NotImplementedError(
-                f"vescomm: rank {self._link.rank} is not in the new group {ranks}: split_group() of a "
+                f"vescomm: rank {self._main_link.rank} is not in the new group {ranks}: split_group() of a "
                 "group of several devices needs a split that contains each rank; use new_group()"
             )
         timeout = opts._timeout
         name = getattr(opts, "group_name", None) or "split"
-        link = Link(store, ranks.index(self._link.rank), len(ranks), timeout, name)
+        link = Link(store, ranks.index(self._main_link.rank), len(ranks), timeout, name)
         backend = VescommBackend(link, timeout)
         _alive[id(link)] = backend
         return backend
@@ -111,7 +111,7 @@ class Group(_Member, dist.ProcessGroup):
 
     def __init__(self, store, link, timeout):
         super().__init__(store, link.rank, link.size)
-        self._link = link
+        self._main_link = link
         backend = VescommBackend(link, timeout)
         kind = dist.ProcessGroup.BackendType.CUSTOM
         self._set_default_backend(kind)
@@ -122,12 +122,12 @@ class Group(_Member, dist.ProcessGroup):
         self, new_ranks, timeout=None, opts=None, group_name=None, group_desc=None, device_types=None
     ):
         """Called by torch.distributed.split_group(). The new group is one of this class, too."""
-        if self._link.rank not in new_ranks:
+        if self._main_link.rank not in new_ranks:
             return None
         if timeout is None:
-            timeout = getattr(opts, "_timeout", None) or timedelta(seconds=self._link.seconds)
+            timeout = getattr(opts, "_timeout", None) or timedelta(seconds=self._main_link.seconds)
         store = dist.PrefixStore(f"split/{group_name}", self.get_group_store())
-        rank = new_ranks.index(self._link.rank)
+        rank = new_ranks.index(self._main_link.rank)
         link = Link(store, rank, len(new_ranks), timeout, group_name)
         group = Group(store, link, timeout)
         group._set_group_name(group_name)

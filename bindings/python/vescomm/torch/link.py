@@ -3,6 +3,7 @@
 """The communicator of one group: its calls, its waits, and its end."""
 
 import contextlib
+import datetime
 import os
 import threading
 import warnings
@@ -11,6 +12,7 @@ import torch
 
 from .. import _core, errors
 from . import bootstrap, closing
+from .callbacks import Callbacks
 from .completer import InAnyOrder, InOrder
 from .errors import failure_of, timeout_of
 
@@ -25,7 +27,7 @@ class Link:
     no lock. The library permits no call beside finalize(): its beginning is the end of calls.
     """
 
-    def __init__(self, store, rank, size, timeout, name):
+    def __init__(self, store, rank, size, timeout, name, tag=None):
         self.store = store
         self.rank = rank
         self.size = size
@@ -33,9 +35,13 @@ class Link:
         self.seconds = timeout.total_seconds()
         self._process = os.getpid()
         self._limit = None  # seconds; shorter than those of the communicator
+        self._parent = None  # of a Link for callbacks
         self._lock = threading.Lock()
         self._collectives = InOrder(f"vescomm {name} collectives")
         self._messages = InAnyOrder(f"vescomm {name} messages")
+        self.callbacks = Callbacks(f"vescomm {name} callbacks")
+        self._of_callbacks = None  # the Link for calls of callbacks
+        self._of_callbacks_lock = threading.Lock()
         self._closing = None
         self._closed = False  # close() has begun
         self._finalizing = False  # finalize() has begun; guarded by the lock
@@ -43,7 +49,7 @@ class Link:
         self.calls = 0  # started so far, without messages
         self.monitored = 0  # calls of monitored_barrier() so far
         # `identity`: a text that the ranks of no other communicator have.
-        created, self.identity = bootstrap.create(store, rank, size, self.seconds, name)
+        created, self.identity = bootstrap.create(store, rank, size, self.seconds, name, tag)
         self.comm = _core.Communicator(created)
         self.has_free_cores = _cores_of_a_rank(self.comm) >= torch.get_num_threads() + 1
         open_links[id(self)] = self
@@ -67,6 +73,22 @@ class Link:
                 return request
         except Exception as error:
             raise self.failed(error, f"starting a call on rank {self.rank}") from None
+
+    def of_callbacks(self):
+        """The Link for collectives that callbacks start on this group (callbacks.py). The first one
+        that a callback starts creates it, so this is collective.
+        """
+        with self._of_callbacks_lock:
+            if self._of_callbacks is None:
+                tag = f"callbacks/{self.identity}"
+                store = torch.distributed.PrefixStore(tag, self.store)
+                timeout = datetime.timedelta(seconds=self.seconds)
+                made = Link(store, self.rank, self.size, timeout, f"{self.name} callbacks", tag)
+                made._limit, made._parent = self._limit, self
+                self._of_callbacks = made
+                if self._closed:
+                    made.close()
+            return self._of_callbacks
 
     def start_group(self, calls, kept=None):
         """Starts calls, given as tuples of a call and its arguments, as one request."""
@@ -132,6 +154,8 @@ class Link:
         raised = failure_of(error, what)
         if not isinstance(raised, ValueError):
             self.failure = raised
+            if self._parent is not None:
+                self._parent.failure = raised
         return raised
 
     def set_timeout(self, seconds):
@@ -142,6 +166,8 @@ class Link:
                 stacklevel=3,
             )
         self._limit = seconds if seconds < self.seconds else None
+        if self._of_callbacks is not None:
+            self._of_callbacks._limit = self._limit
 
     def complete_in_thread(self, operation):
         """Has a thread complete an operation that the caller may not wait for."""
@@ -160,15 +186,20 @@ class Link:
         """Breaks the communicator: the operations of all ranks fail with the reason."""
         if self.usable():
             self.comm.abort(reason)
+            if self._of_callbacks is not None:
+                self._of_callbacks.abort(reason)
 
     def close(self):
         """Ends the use of the communicator. Other ranks may do so later, so a thread waits for them."""
         if not self.usable() or self._closed:
             return
         self._closed = True
+        self.callbacks.end()
         self._collectives.end()
         self._messages.end()
         self._closing = closing.start(self)
+        if self._of_callbacks is not None:
+            self._of_callbacks.close()
 
     def join(self):
         """Returns after the end of close(), which does not take long when the process ends."""

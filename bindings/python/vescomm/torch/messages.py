@@ -23,13 +23,14 @@ class Received(Message):
         return self.link.sender(self.request)
 
 
+# Also in callbacks, messages have the communicator of the group: a program may receive them elsewhere.
 class Messages(Calls):
     def send(self, tensors, peer, tag=0):
         tensor = single(tensors, "send")
         data = contiguous(tensor)
         request = self._start_message(data, _send, self._peer(peer, "send"), tag)
         what = f"send to rank {peer}"
-        return self._work(Message(self._link, request, what, data, [tensor], None), data.nbytes)
+        return self._work(Message(self._main_link, request, what, data, [tensor], None), data.nbytes)
 
     def recv(self, tensors, peer, tag=0):
         return self._receive(tensors, self._peer(peer, "recv"), tag, f"recv from rank {peer}")
@@ -42,17 +43,17 @@ class Messages(Calls):
         copies = Copies()
         data = copies.output(tensor)
         request = self._start_message(data, _receive, peer, tag)
-        operation = Received(self._link, request, what, data, [tensor], copies)
+        operation = Received(self._main_link, request, what, data, [tensor], copies)
         return self._work(operation, data.nbytes)
 
     def _start_message(self, data, call, peer, tag):
         arguments = (data.data_ptr(), data.numel(), moved(data.dtype), peer, tag)
-        return self._link.start(data, call, *arguments, is_message=True)
+        return self._main_link.start(data, call, *arguments, is_message=True)
 
     def _peer(self, peer, what):
-        if not 0 <= peer < self._link.size:
+        if not 0 <= peer < self._main_link.size:
             raise ValueError(
                 f"vescomm: {what} names rank {peer}; the group has the ranks 0 to "
-                f"{self._link.size - 1}"
+                f"{self._main_link.size - 1}"
             )
         return peer

@@ -10,8 +10,7 @@ soon after their start, and a wait in the caller's thread costs less than waking
 
 import threading
 
-import torch
-
+from .callbacks import CallbackFuture
 from .completer import Completer
 from .errors import timeout_of
 
@@ -19,7 +18,7 @@ from .errors import timeout_of
 LARGE = 32 * 1024
 
 
-class OperationFuture(torch.futures.Future):
+class OperationFuture(CallbackFuture):
     """The future of an operation. A wait in Python needs no other thread."""
 
     def wait(self):
@@ -28,23 +27,6 @@ class OperationFuture(torch.futures.Future):
         except Exception:
             pass  # the future raises it
         return super().wait()
-
-
-class _Failure:
-    """The value of a future that failed. C++ code, such as the reducer of DDP, takes a value as an
-    object of Python and looks for tensors by pickling it: it gets the exception there, and would
-    access memory that does not exist if it found none.
-    """
-
-    def __init__(self, error):
-        self.error = error
-
-    def __reduce_ex__(self, protocol):
-        raise self.error
-
-
-def _raise(failure):
-    raise failure.error
 
 
 class Operation:
@@ -108,6 +90,8 @@ class Operation:
             if future is None:
                 future = OperationFuture()
                 future.operation = self
+                # Messages may complete in any order.
+                future.callbacks = None if self.is_message else self.link.callbacks
                 if not done:
                     self._future = future
         if done:
@@ -156,13 +140,9 @@ class Operation:
 
     def _settle(self, future):
         future.operation = _DONE
-        # Callbacks run here, and may wait for other operations.
+        # Callbacks that torch runs, here, may wait for other operations.
         with Completer.callbacks():
-            if self.error is None:
-                future.set_result(self.result)
-            else:
-                future._set_unwrap_func(_raise)
-                future.set_result(_Failure(self.error))
+            future.settle(self.result, self.error)
 
 
 class _Done:
