@@ -48,8 +48,7 @@ vescomm_status_t vescomm_job_wait(vescomm_job_t *job, double timeout_seconds) {
 }
 
 vescomm_status_t vescomm_job_free(vescomm_job_t *job) {
-    delete job;
-    return VESCOMM_OK;
+    return api::free_handle("vescomm_job_free", "job", job);
 }
 
 vescomm_status_t vescomm_fsdp_load(vescomm_fsdp_t *engine, const char *folder) {

@@ -45,8 +45,8 @@ vescomm_status_t vescomm_fsdp_create(const vescomm_fsdp_spec_t *spec, vescomm_co
             });
             const auto model = api::agree_on_model(spec->spec, world, refusal);
             if (model)
-                *engine = new vescomm_fsdp{api::Engines(
-                    std::make_unique<api::Engine>(*model, comms[0], std::move(world)))};
+                *engine = new vescomm_fsdp(api::Engines(
+                    std::make_unique<api::Engine>(*model, comms[0], std::move(world))));
             // All ranks have an error: they end the communicator together, without an abort, which
             // could reach a rank before its error.
         }
@@ -55,8 +55,7 @@ vescomm_status_t vescomm_fsdp_create(const vescomm_fsdp_spec_t *spec, vescomm_co
 }
 
 vescomm_status_t vescomm_fsdp_free(vescomm_fsdp_t *engine) {
-    delete engine;
-    return VESCOMM_OK;
+    return api::free_handle("vescomm_fsdp_free", "engine", engine);
 }
 
 vescomm_status_t vescomm_fsdp_initialise(vescomm_fsdp_t *engine, vescomm_fsdp_fill_t fill,

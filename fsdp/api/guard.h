@@ -13,6 +13,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "api/handle.h"
 #include "api/last_error.h"
 #include "fsdp/error.h"
 #include "vescomm/vescomm.hpp"
@@ -49,6 +50,27 @@ vescomm_status_t guarded(const char *function, Body &&body) noexcept {
 
 inline void require(const void *argument, const char *parameter) {
     if (argument == nullptr) refuse("{} is NULL; it must be given", parameter);
+}
+
+// Refuses an engine or a job in a child of fork(), which has neither its threads nor its
+// communicators.
+inline void require(const vescomm::internal::Handle *argument, const char *parameter) {
+    require(static_cast<const void *>(argument), parameter);
+    if (argument->inherited()) [[unlikely]]
+        refuse(
+            "{} was made before this process was forked, and belongs to its parent alone; use it "
+            "there, and make engines here after exec()",
+            parameter);
+}
+
+// NULL has no effect.
+template <typename Object>
+vescomm_status_t free_handle(const char *function, const char *parameter, Object *object) {
+    return guarded(function, [&] {
+        if (object == nullptr) return;
+        require(object, parameter);
+        delete object;
+    });
 }
 
 // Far above the size of any struct: a larger struct_size was not initialised.

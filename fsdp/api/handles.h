@@ -7,7 +7,9 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <utility>
 
+#include "api/handle.h"
 #include "fsdp/checkpoint/save_job.h"
 #include "fsdp/engine/recovery.h"
 #include "fsdp/spec/spec.h"
@@ -16,11 +18,13 @@ struct vescomm_fsdp_spec {
     vescomm::fsdp::Spec spec;
 };
 
-struct vescomm_job {
+struct vescomm_job : vescomm::internal::Handle {
     std::unique_ptr<vescomm::fsdp::checkpoint::SaveJob> save;
 };
 
-struct vescomm_fsdp {
+struct vescomm_fsdp : vescomm::internal::Handle {
+    explicit vescomm_fsdp(vescomm::fsdp::Engines made) : engines(std::move(made)) {}
+
     vescomm::fsdp::Engines engines;
     std::uint64_t number = next_number();  // in this process
 

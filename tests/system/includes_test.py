@@ -46,12 +46,12 @@ FILES = {
               "libvescomm/comm/connect.h", "libvescomm/comm/machine_exchange.h",
               "libvescomm/comm/memory.h", "libvescomm/gpu/gpu_libraries.h",
               "libvescomm/observe/file.h"},
-    "fsdp": {"libvescomm/api/last_error.h", "libvescomm/base/signals.h", "libvescomm/execute/isa.h",
-             "libvescomm/execute/kernels.h", "libvescomm/execute/adamw_constants.h",
-             "libvescomm/execute/loops/adamw_element.h", "libvescomm/execute/loops/clip.h",
-             "libvescomm/execute/loops/codes.h", "libvescomm/execute/loops/elements.h",
-             "libvescomm/execute/loops/exact_digits.h", "libvescomm/gpu/cuda_functions.h",
-             "libvescomm/gpu/gpu_libraries.h"},
+    "fsdp": {"libvescomm/api/handle.h", "libvescomm/api/last_error.h", "libvescomm/base/signals.h",
+             "libvescomm/execute/isa.h", "libvescomm/execute/kernels.h",
+             "libvescomm/execute/adamw_constants.h", "libvescomm/execute/loops/adamw_element.h",
+             "libvescomm/execute/loops/clip.h", "libvescomm/execute/loops/codes.h",
+             "libvescomm/execute/loops/elements.h", "libvescomm/execute/loops/exact_digits.h",
+             "libvescomm/gpu/cuda_functions.h", "libvescomm/gpu/gpu_libraries.h"},
     "train_gpt": {"libvescomm/execute/isa.h"},
 }
 

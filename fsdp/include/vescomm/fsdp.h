@@ -16,9 +16,9 @@
  * *gradient slot* is the same for the gradients of a unit, before they are summed over ranks. A
  * *piece* is the part of one parameter that lies in one shard.
  *
- * The conventions of vescomm.h apply, with one exception: some functions that read a property or
- * set one have no get or set in their names, such as vescomm_fsdp_parameter() and
- * vescomm_fsdp_preset().
+ * The conventions of vescomm.h apply, those of fork() also to engines and jobs. One exception: some
+ * functions that read or set a property have no get or set in their names, such as
+ * vescomm_fsdp_parameter() and vescomm_fsdp_preset().
  *
  * Misuse. An event, vescomm_fsdp_parameter(), vescomm_fsdp_gradient(), vescomm_fsdp_push_gradient()
  * and vescomm_fsdp_step() fail when the order of events does not permit them. They also
