@@ -912,11 +912,11 @@ typedef struct vescomm_fsdp_step {
     /** [in] Factor of the learning rate of every group in this step. vescomm_fsdp_step_init() sets
      *  1. */
     double learning_rate_scale;
-    /** [in] Largest norm; larger gradients are scaled down to it. 0 or INFINITY: no limit. */
+    /** [in] Largest norm: gradients are multiplied by min(1, max_norm / (norm + 1e-6)), as in
+     *  PyTorch. 0 or INFINITY: no limit. */
     double max_norm;
     /** [in] Factor by which the trainer multiplied the loss; gradients are divided by it. 0: 1. The
-     *  quotient of the factor of vescomm_fsdp_scale() and this one must be 0, or between 2^-126 and
-     *  2^127. */
+     *  factor of vescomm_fsdp_scale() divided by it must be 0, or between 2^-126 and 2^127. */
     double loss_scale;
     double norm; /**< [out] norm of the gradients, scaled but not clipped */
     int64_t step; /**< [out] number of steps that were not skipped */
