@@ -3,6 +3,7 @@
 
 // The exported functions of specifications and reports.
 #include <algorithm>
+#include <cstddef>
 
 #include "fsdp/api/guard.h"
 #include "fsdp/api/handles.h"
@@ -68,8 +69,14 @@ vescomm_status_t vescomm_fsdp_add_parameter(vescomm_fsdp_spec_t *spec, uint64_t 
     return api::guarded("vescomm_fsdp_add_parameter", [&] {
         api::require(spec, "spec");
         api::require(id, "id");
-        *id = spec->spec.add_parameter(
-            unit, api::read_struct(parameter, "parameter", vescomm_fsdp_parameter_init()));
+        const auto ours = api::read_struct(parameter, "parameter", vescomm_fsdp_parameter_init());
+        constexpr std::size_t end_of_name = offsetof(vescomm_fsdp_parameter_t, shape);
+        if (ours.struct_size < end_of_name)
+            api::refuse(
+                "struct_size of parameter is {}, and its name ends at byte {}; initialise the "
+                "struct with vescomm_fsdp_parameter_init(), which sets it",
+                ours.struct_size, end_of_name);
+        *id = spec->spec.add_parameter(unit, ours);
     });
 }
 

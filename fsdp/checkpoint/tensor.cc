@@ -30,7 +30,8 @@ bool is_role(std::string_view role) {
            });
 }
 
-// As the JSON of an index needs it.
+}  // namespace
+
 bool is_utf8(const std::string &text) {
     try {
         nlohmann::json(text).dump();
@@ -39,8 +40,6 @@ bool is_utf8(const std::string &text) {
         return false;
     }
 }
-
-}  // namespace
 
 std::string describe(const Tensor &tensor) {
     return fmt::format("tensor {}, role {}", in_quotes(tensor.name), in_quotes(tensor.role));

@@ -29,6 +29,9 @@ struct Tensor {
 constexpr std::size_t max_name_bytes = 896;
 constexpr std::size_t max_role_bytes = 64;
 
+// True if a JSON index can have the name.
+bool is_utf8(const std::string &text);
+
 // Elements [first, first + count) of a tensor, to be saved.
 struct Piece {
     Tensor tensor;

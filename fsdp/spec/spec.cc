@@ -12,6 +12,7 @@
 #include "fsdp/spec/gather_codes.h"
 #include "fsdp/spec/group.h"
 #include "fsdp/spec/mesh.h"
+#include "planner/formats/quoted.h"
 
 namespace vescomm::fsdp {
 
@@ -53,6 +54,12 @@ void require_not_negative(const char *what, std::int64_t value) {
 // A program that sets it expects what this library does not know.
 void require_zero(const std::string &what, std::uint32_t value) {
     if (value != 0) refuse("{} is {}; leave it zero", what, value);
+}
+
+// Names are in error texts and metrics, which have lines.
+void require_printable(const char *what, const std::string &name) {
+    if (std::ranges::any_of(name, [](unsigned char c) { return c < ' ' || c == 0x7f; }))
+        refuse("{}, {}, has a control character; rename it", what, formats::quoted_text(name));
 }
 
 // Sizes of buffers are limited to 2^40 elements, as the counts of vescomm.h.
@@ -205,6 +212,9 @@ void Spec::use_preset(const std::string &preset) {
 
 std::size_t Spec::add_unit(const std::string &name, std::uint32_t flags) {
     if (name.empty()) refuse("a unit has no name; give it one");
+    if (!checkpoint::is_utf8(name))
+        refuse("the name of a unit, {}, is no UTF-8; rename it", formats::quoted_text(name));
+    require_printable("the name of a unit", name);
     if ((flags & ~(VESCOMM_FSDP_EXPERTS | VESCOMM_FSDP_KEEP_GATHERED)) != 0)
         refuse("flags of unit \"{}\" are {:#x}; EXPERTS and KEEP_GATHERED exist", name, flags);
     for (const Unit &unit : units_)
@@ -228,6 +238,7 @@ std::size_t Spec::add_parameter(std::size_t unit, const vescomm_fsdp_parameter_t
             "there is a parameter \"{}\" already, \"{}\" of unit \"{}\"; checkpoints need the "
             "name of the unit, a dot and the name of the parameter to be unique",
             name, parameters_[other->second].name, units_[parameters_[other->second].unit].name);
+    require_printable("the name of a parameter", name);
     require_zero("reserved of parameter \"" + name + "\"", theirs.reserved);
     require_zero("reserved_2 of parameter \"" + name + "\"", theirs.reserved_2);
     if (theirs.dimensions < 0 || (theirs.dimensions > 0 && theirs.shape == nullptr))
@@ -262,6 +273,7 @@ std::size_t Spec::add_parameter(std::size_t unit, const vescomm_fsdp_parameter_t
                theirs.block_rows, theirs.block_elements);
     parameter.block_rows = theirs.block_rows == 0 ? 1 : theirs.block_rows;
     parameter.block_elements = theirs.block_elements;
+    parameter.described_block = parameter.block();
     if ((theirs.flags & VESCOMM_FSDP_MATRIX) != 0) parameter.require_blocks(-1);
     constexpr std::uint32_t known =
         VESCOMM_FSDP_FROZEN | VESCOMM_FSDP_IGNORED | VESCOMM_FSDP_MATRIX | VESCOMM_FSDP_REPLICATED;
@@ -277,31 +289,7 @@ std::size_t Spec::add_parameter(std::size_t unit, const vescomm_fsdp_parameter_t
     if (parameter.replicated() ||
         !codes_are_smaller(parameter, options_.gather_block, parameter.type))
         parameter.gather_type = 0;
-    if (theirs.tied_to >= 0) {
-        const auto owner = static_cast<std::size_t>(theirs.tied_to);
-        if (owner >= parameters_.size())
-            refuse("parameter \"{}\" is tied to {}; {} parameters were added before it", name,
-                   owner, parameters_.size());
-        if (parameter.flags != 0 && parameter.flags != parameters_[owner].flags)
-            refuse(
-                "parameter \"{}\" is tied and has flags {:#x}; \"{}\" has {:#x}: give the same, or "
-                "none",
-                name, parameter.flags, full_name(owner), parameters_[owner].flags);
-        if (units_[parameters_[owner].unit].experts != units_[unit].experts)
-            refuse(
-                "parameter \"{}\" is tied to \"{}\", and one of their units has experts; tie "
-                "parameters of the same kind of unit",
-                name, full_name(owner));
-        if (parameters_[owner].shape != parameter.shape)
-            refuse("parameter \"{}\" is tied to \"{}\", which has another shape", name,
-                   full_name(owner));
-        if (parameters_[owner].ignored())
-            refuse("parameter \"{}\" is tied to \"{}\", which is ignored", name, full_name(owner));
-        parameter.tied_to = parameters_[owner].tied_to ? *parameters_[owner].tied_to : owner;
-        parameter.flags = parameters_[owner].flags;
-        parameter.type = parameters_[owner].type;
-        parameter.gather_type = parameters_[owner].gather_type;
-    }
+    if (theirs.tied_to != -1) tie(parameter, theirs, name);
     if (parameter.stored())
         checkpoint::check_tensor({name, "master", parameter.whole_shape(), VESCOMM_F32},
                                  "no checkpoint can hold the parameter");
@@ -336,9 +324,10 @@ std::size_t Spec::add_group(std::span<const std::uint64_t> ids,
         if (!parameters_[id].stored() || parameters_[id].frozen())
             refuse("parameter \"{}\" is frozen, ignored or tied; leave it out of the group",
                    full_name(id));
-        if (parameters_[id].group || std::find(ids.begin(), ids.begin() + static_cast<long>(i),
-                                               id) != ids.begin() + static_cast<long>(i))
-            refuse("parameter \"{}\" is in a group already", full_name(id));
+        if (parameters_[id].group) refuse("parameter \"{}\" is in a group already", full_name(id));
+        if (std::ranges::find(ids.first(i), id) != ids.first(i).end())
+            refuse("parameter \"{}\" is given twice; give each parameter of a group once",
+                   full_name(id));
     }
     groups_.push_back(make_group(kind, settings));
     for (const std::uint64_t id : ids) {

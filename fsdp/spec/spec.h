@@ -38,6 +38,8 @@ struct Parameter {
     std::int32_t batch_dimensions = 0;
     std::int64_t block_rows = 1;
     std::int64_t block_elements = 0;  // 0: block_rows applies
+    // block() of the description. Flags and optimizers can make the blocks larger.
+    std::int64_t described_block = 0;
     std::uint32_t flags = 0;
     std::optional<std::size_t> tied_to;  // the parameter that has the memory, itself not tied
     std::optional<std::size_t> group;
@@ -119,6 +121,9 @@ public:
 private:
     // Reduces the shape of a parameter to the experts of one rank.
     void divide_experts(Parameter &parameter, const std::string &name) const;
+    // Gives a parameter the properties of the one to which it is tied.
+    void tie(Parameter &parameter, const vescomm_fsdp_parameter_t &theirs,
+             const std::string &name) const;
 
     vescomm_fsdp_spec_options_t options_;
     vescomm_planner_options_t planner_;

@@ -3,6 +3,8 @@
 
 // Specifications that are refused: structs with members of a newer header, models that no
 // checkpoint can hold, and specifications that differ between ranks. And some that must not be.
+#include <functional>
+
 #include "fsdp/refused.h"
 #include "fsdp/training.h"
 
@@ -69,14 +71,12 @@ TEST(Spec, HasTheOptionsOfAnOlderPlanner) {
 TEST(Spec, RefusesParametersThatNoCheckpointCanHold) {
     Spec spec;
     const std::uint64_t unit = spec.add_unit("unit");
-    const std::uint64_t latin = spec.add_unit("\xe9");
     const auto add = [&](std::uint64_t to, const ParameterSpec &parameter) {
         return sentence_of([&] { spec.add_parameter(to, parameter); });
     };
     constexpr std::size_t longest = 896 - std::string_view("unit.").size();
     expect_word(add(unit, {.name = std::string(longest + 1, 'n'), .shape = {3}}), "897 bytes");
     expect_word(add(unit, {.name = "\xff", .shape = {3}}), "no UTF-8");
-    expect_word(add(latin, {.name = "w", .shape = {3}}), "no UTF-8");
     expect_word(add(unit, {.name = "deep", .shape = std::vector<std::int64_t>(65, 1)}),
                 "65 dimensions");
     expect_word(add(unit, {.name = std::string(longest, 'n'), .shape = {3}}), "no error");
@@ -86,6 +86,36 @@ TEST(Spec, RefusesParametersThatNoCheckpointCanHold) {
     // Checkpoints do not have it.
     expect_word(add(unit, {.name = "\xfe", .shape = {3}, .flags = VESCOMM_FSDP_IGNORED}),
                 "no error");
+}
+
+TEST(Spec, RefusesNamesThatNoLineCanHold) {
+    Spec spec;
+    const auto add_unit = [&](const char *name) {
+        return sentence_of([&] { spec.add_unit(name); });
+    };
+    expect_word(add_unit("\xe9"), "the name of a unit, \"\xe9\", is no UTF-8");
+    expect_word(add_unit("a\nb"), "the name of a unit, \"a\\x0ab\", has a control character");
+    expect_word(add_unit("\x7f"), "control character");
+    expect_word(add_unit("\xc3\xbc \"q\" \\"), "no error");
+    const auto add = [&](const char *name, std::uint32_t flags) {
+        return sentence_of(
+            [&] { spec.add_parameter(0, {.name = name, .shape = {3}, .flags = flags}); });
+    };
+    for (const std::uint32_t flags : {0U, VESCOMM_FSDP_IGNORED})
+        expect_word(add("w\x02", flags), "w\\x02\", has a control character");
+    expect_word(add("w", 0), "no error");
+}
+
+TEST(Spec, RefusesAParameterWithoutAWholeName) {
+    Spec spec;
+    const std::uint64_t unit = spec.add_unit("unit");
+    vescomm_fsdp_parameter_t parameter = vescomm_fsdp_parameter_init();
+    parameter.name = "w";
+    parameter.struct_size = 8;
+    std::uint64_t id = 0;
+    const std::string sentence =
+        sentence_of([&] { check(vescomm_fsdp_add_parameter(spec.get(), unit, &parameter, &id)); });
+    expect_word(sentence, "struct_size of parameter is 8");
 }
 
 std::vector<vescomm_optimizer_state_t> states;
@@ -141,6 +171,55 @@ TEST(Spec, TakesTheFlagsOfTheParameterThatATiedOneShares) {
     expect_word(tie("same", VESCOMM_FSDP_FROZEN), "no error");
     expect_word(tie("other", VESCOMM_FSDP_MATRIX),
                 "is tied and has flags 0x4; \"first.w\" has 0x1");
+}
+
+TEST(Spec, TiesParametersWithTheSamePropertiesOnly) {
+    Spec spec;
+    const std::uint64_t unit = spec.add_unit("unit");
+    const ParameterSpec shared = {.name = "f16",
+                                  .shape = {2, 6, 3},
+                                  .type = VESCOMM_F16,
+                                  .batch_dimensions = 1,
+                                  .block_rows = 2,
+                                  .flags = VESCOMM_FSDP_MATRIX};
+    const auto f16 = static_cast<std::int64_t>(spec.add_parameter(unit, shared));
+    int number = 0;
+    const auto tie = [&](const std::function<void(ParameterSpec &)> &change) {
+        ParameterSpec tied = {
+            .name = "tied " + std::to_string(number++), .shape = shared.shape, .tied_to = f16};
+        change(tied);
+        return sentence_of([&] { spec.add_parameter(unit, tied); });
+    };
+    expect_word(tie([](ParameterSpec &) {}), "no error");
+    expect_word(tie([](ParameterSpec &tied) { tied.type = VESCOMM_F16; }), "no error");
+    expect_word(tie([](ParameterSpec &tied) { tied.type = VESCOMM_BF16; }),
+                "has type bf16; \"unit.f16\" has f16");
+    expect_word(tie([](ParameterSpec &tied) { tied.batch_dimensions = 1, tied.block_rows = 2; }),
+                "no error");
+    expect_word(tie([](ParameterSpec &tied) { tied.block_elements = 6; }), "no error");
+    // The parameter behind "f16" is tied to it.
+    expect_word(tie([&](ParameterSpec &tied) { tied.block_rows = 2, tied.tied_to = f16 + 1; }),
+                "no error");
+    expect_word(tie([&](ParameterSpec &tied) { tied.block_rows = 3, tied.tied_to = f16 + 1; }),
+                "has blocks of 9 elements; \"unit.f16\" has blocks of 6");
+    expect_word(tie([](ParameterSpec &tied) { tied.block_rows = -1; }),
+                "has blocks of 18 elements");
+    expect_word(tie([](ParameterSpec &tied) { tied.batch_dimensions = 2; }),
+                "has batch_dimensions 2; \"unit.f16\" has 1");
+    expect_word(tie([](ParameterSpec &tied) { tied.tied_to = -2; }), "is tied to -2");
+    expect_word(tie([](ParameterSpec &tied) { tied.tied_to = 99; }), "is tied to 99");
+}
+
+TEST(Spec, RefusesAParameterThatIsTwiceInAGroup) {
+    Spec spec;
+    const std::uint64_t id = spec.add_parameter(spec.add_unit("unit"), {.name = "w", .shape = {7}});
+    const vescomm_sgd_settings_t settings = vescomm_sgd_settings_init();
+    const auto add = [&](const std::vector<std::uint64_t> &ids) {
+        return sentence_of([&] { spec.add_group(ids, vescomm_optimizer_get_sgd(), &settings); });
+    };
+    expect_word(add({id, id}), "\"unit.w\" is given twice");
+    expect_word(add({id}), "no error");
+    expect_word(add({id}), "\"unit.w\" is in a group already");
 }
 
 // A head that is the embedding has no gradients of its own.

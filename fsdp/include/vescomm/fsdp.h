@@ -312,7 +312,7 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_preset(vescomm_fsdp_spec_t *spec, cons
  * A unit consists of experts, or of parameters that all ranks train. Units of experts have unit
  * slots and gradient slots of their own, as many as the others, and are never large.
  *
- * @param name   unique, not empty.
+ * @param name   unique, not empty; UTF-8 without control characters.
  * @param flags  0, or a sum of VESCOMM_FSDP_EXPERTS and VESCOMM_FSDP_KEEP_GATHERED.
  * @param unit   [out] number of the unit, counted from 0.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT.
@@ -346,7 +346,7 @@ typedef struct vescomm_fsdp_parameter {
     /** Number of entries of shape, at most 64; 0 is a scalar. */
     int32_t dimensions;
     /** Unique within its unit. The name of the unit, a dot and this name are together unique in the
-     *  model, and have at most 896 bytes of UTF-8. Borrowed for the call. */
+     *  model: at most 896 bytes of UTF-8, without control characters. Borrowed for the call. */
     const char *name;
     /** Row-major extents, each at least 0; of experts, those of all ranks together. Borrowed for
      *  the call. */
@@ -365,8 +365,8 @@ typedef struct vescomm_fsdp_parameter {
     uint32_t flags;
     uint32_t reserved;
     /** Id of an earlier parameter of the same shape whose values this one uses, also of another
-     *  unit. Both units are gathered while this one is open. vescomm_fsdp_parameter_init() sets -1:
-     *  none. */
+     *  unit; -1: none. Its type, batch_dimensions, blocks and flags apply: give the same, or 0.
+     *  Both units are gathered while this one is open. vescomm_fsdp_parameter_init() sets -1. */
     int64_t tied_to;
     /** Overrides gather_type of the specification for this parameter; its own type: not quantised.
      *  0: as the specification. A tied parameter has the value of the parameter that it shares. */
