@@ -9,6 +9,7 @@
 #include "fsdp/error.h"
 #include "fsdp/report/node_traffic.h"
 #include "fsdp/report/traffic.h"
+#include "fsdp/spec/mesh.h"
 
 namespace vescomm::fsdp {
 
@@ -52,8 +53,7 @@ std::vector<std::string> presets_for(int ranks) {
 }
 
 std::vector<Candidate> candidates(const Spec &spec, const Machine &machine, int micro_batches) {
-    if (machine.ranks < 1)
-        refuse("the number of ranks is {}; it must be at least 1", machine.ranks);
+    require_ranks(machine.ranks);
     if (machine.node_ranks < 1)
         refuse("node_ranks is {}; it must be at least 1", machine.node_ranks);
     std::vector<Candidate> all;

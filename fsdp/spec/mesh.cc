@@ -45,7 +45,11 @@ bool may_follow(Role role, Role next) {
 int size_of(const std::string &preset, std::size_t colon) {
     int size = 0;
     const char *end = preset.data() + preset.size();
-    const auto [rest, error] = std::from_chars(preset.data() + colon + 1, end, size);
+    const char *begin = preset.data() + colon + 1;
+    const auto [rest, error] = std::from_chars(begin, end, size);
+    if ((error == std::errc::result_out_of_range && *begin != '-') || size > max_ranks)
+        refuse("the number of ranks in preset \"{}\" is too large; it must be at most {}", preset,
+               max_ranks);
     if (error != std::errc() || rest != end || size < 1)
         refuse("preset \"{}\" needs a number of ranks of at least 1 behind the colon", preset);
     return size;
@@ -171,8 +175,13 @@ void set_expert_ranks(Mesh &mesh, const Spec &spec) {
 
 }  // namespace
 
+void require_ranks(int ranks) {
+    if (ranks < 1 || ranks > max_ranks)
+        refuse("the number of ranks is {}; it must be at least 1 and at most {}", ranks, max_ranks);
+}
+
 Mesh make_mesh(const Spec &spec, int ranks) {
-    if (ranks < 1) refuse("the number of ranks is {}; it must be at least 1", ranks);
+    require_ranks(ranks);
     Mesh mesh;
     mesh.ranks = mesh.shard_ranks = ranks;
     mesh.keep_parameters = spec.options().keep_gathered != 0;

@@ -68,6 +68,11 @@ void check_axes(const std::vector<Axis> &axes);
 // Returns the axes of a preset. Throws Failure for an unknown one.
 std::vector<Axis> axes_of_preset(const std::string &preset);
 
+// Far above the size of any job. Plans have arrays with an element for each rank.
+constexpr int max_ranks = 1 << 20;
+// Throws Failure below 1 and above max_ranks.
+void require_ranks(int ranks);
+
 // Throws Failure if the axes do not divide the ranks.
 Mesh make_mesh(const Spec &spec, int ranks);
 

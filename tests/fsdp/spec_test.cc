@@ -4,6 +4,7 @@
 // Specifications that are refused: structs with members of a newer header, models that no
 // checkpoint can hold, and specifications that differ between ranks. And some that must not be.
 #include <functional>
+#include <limits>
 
 #include "fsdp/refused.h"
 #include "fsdp/training.h"
@@ -116,6 +117,25 @@ TEST(Spec, RefusesAParameterWithoutAWholeName) {
     const std::string sentence =
         sentence_of([&] { check(vescomm_fsdp_add_parameter(spec.get(), unit, &parameter, &id)); });
     expect_word(sentence, "struct_size of parameter is 8");
+}
+
+TEST(Spec, LimitsTheNumberOfRanks) {
+    Spec spec;
+    spec.add_parameter(spec.add_unit("unit"), {.name = "w", .shape = {64, 3}});
+    constexpr std::int32_t most = 1 << 20;
+    expect_word(sentence_of([&] { spec.report(most); }), "no error");
+    for (const std::int32_t ranks : {0, most + 1, std::numeric_limits<std::int32_t>::max()}) {
+        const std::string words =
+            "the number of ranks is " + std::to_string(ranks) + "; it must be";
+        expect_word(sentence_of([&] { spec.report(ranks); }), words);
+        expect_word(sentence_of([&] { spec.recommend(ranks, 1, 1000); }), words);
+    }
+    expect_word(sentence_of([&] { spec.preset("hsdp:1048576"); }), "no error");
+    for (const char *preset : {"hsdp:1048577", "hpz:99999999999"})
+        expect_word(sentence_of([&] { spec.preset(preset); }),
+                    std::string(preset) + "\" is too large; it must be at most 1048576");
+    for (const char *preset : {"hsdp:", "mics:0", "hpz:-99999999999", "hsdp:2x"})
+        expect_word(sentence_of([&] { spec.preset(preset); }), "of at least 1 behind the colon");
 }
 
 std::vector<vescomm_optimizer_state_t> states;

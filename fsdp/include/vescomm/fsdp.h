@@ -533,7 +533,7 @@ static inline vescomm_fsdp_report_t vescomm_fsdp_report_init(void) {
  * The traffic is that of steady steps in which every unit goes through forward and backward once in
  * each micro-batch, in the declared order.
  *
- * @param ranks   number of ranks, at least 1.
+ * @param ranks   number of ranks, from 1 to 1,048,576.
  * @param report  [in,out] struct_size, rank and micro_batches set by the caller, the rest filled.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: also when no layout meets the options of the
  *         planner, or the axes do not divide the ranks.
@@ -580,7 +580,7 @@ static inline vescomm_fsdp_recommendation_t vescomm_fsdp_recommendation_init(voi
  * count on each of them.
  *
  * @param spec            its axes are ignored, and not changed.
- * @param ranks           number of ranks, at least 1.
+ * @param ranks           number of ranks, from 1 to 1,048,576.
  * @param node_ranks      number of consecutive ranks on each node, at least 1; the last node may
  *                        have fewer.
  * @param memory_bytes    for the engine, on each rank.
