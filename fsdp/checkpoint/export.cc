@@ -109,9 +109,12 @@ void export_safetensors(Checkpoint &checkpoint, const std::string &output,
     std::string target = output;
     while (target.size() > 1 && target.ends_with('/')) target.pop_back();
     const std::string where = "exporting to " + in_quotes(target);
-    if (target.empty() || options.max_file_bytes < 1)
+    if (target.empty())
         throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
-                    fmt::format("{}: give a folder, and files of at least 1 byte, not {}", where,
+                    "exporting: the name of the output folder is empty; give one");
+    if (options.max_file_bytes < 1)
+        throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
+                    fmt::format("{}: give files of at least 1 byte, not {}", where,
                                 options.max_file_bytes));
     const std::vector<TensorList> files = split(checkpoint.catalogue(), options);
     if (files.empty())

@@ -47,6 +47,30 @@ std::unique_ptr<checkpoint::Agreement> make_agreement(vescomm_comm_t *parent,
         made, [](vescomm_comm_t *comm) { vescomm_comm_free(comm); }));
 }
 
+// Throws on all ranks if they save to different folders, or keep different numbers of saves.
+void require_same_save(const Communicator &world, const std::string &folder, int keep) {
+    struct Arguments {
+        std::uint64_t folder;  // hash
+        std::int64_t keep;
+    };
+    const Arguments mine{hash_of(folder.data(), folder.size()), keep};
+    std::vector<Arguments> all(static_cast<std::size_t>(world.ranks()));
+    check(vescomm_all_gather(world.get(), &mine, all.data(), sizeof mine / 8, VESCOMM_U64, nullptr,
+                             nullptr, nullptr));
+    for (std::size_t rank = 1; rank < all.size(); ++rank) {
+        if (all[rank].folder != all[0].folder)
+            throw Failure(VESCOMM_ERROR_MISMATCH,
+                          fmt::format("folder differs between ranks 0 and {}; give the same on "
+                                      "every rank",
+                                      rank));
+        if (all[rank].keep != all[0].keep)
+            throw Failure(VESCOMM_ERROR_MISMATCH,
+                          fmt::format("keep is {} on rank 0 and {} on rank {}; give the same on "
+                                      "every rank",
+                                      all[0].keep, all[rank].keep, rank));
+    }
+}
+
 std::int64_t parse_steps(const std::optional<std::string> &text) {
     std::int64_t steps = -1;
     if (text) std::from_chars(text->data(), text->data() + text->size(), steps);
@@ -157,11 +181,10 @@ std::unique_ptr<checkpoint::SaveJob> Engine::save(const std::string &folder,
                checkpoint::in_quotes(folder));
     std::unique_ptr<checkpoint::Agreement> agreement;
     std::optional<device::Mirror> mirrored;
-    const std::uint64_t detail =
-        hash_of(folder.data(), folder.size(), static_cast<std::uint64_t>(keep));
-    event(Event::save, no_unit, true, detail, [&] {
+    event(Event::save, no_unit, true, 0, [&] {
         states_.require_closed("vescomm_fsdp_save()");
         wiring_->watch.verify(wiring_->watch.post(log_.now()));
+        require_same_save(wiring_->comms.world(), folder, keep);
         mirrored.emplace(mirror());
         agreement = make_agreement(parent_, seconds_of_a_day);
     });
@@ -277,6 +300,9 @@ LoadSelection Engine::load_partial(const std::string &path, const PartialLoad &w
 }
 
 const std::string &Engine::extra(int rank) const {
+    // A save has the bytes of at least one rank, also if there are none.
+    if (loaded_.extras.empty())
+        refuse("there are no bytes of rank {}; no checkpoint was loaded: load one first", rank);
     if (rank < 0 || static_cast<std::size_t>(rank) >= loaded_.extras.size())
         refuse(
             "there are no bytes of rank {}; the checkpoint that was loaded has those of {} ranks",

@@ -24,6 +24,7 @@ void EventLog::note(Event event, std::uint64_t unit, std::uint64_t detail) {
     now_.event = static_cast<std::uint64_t>(event);
     now_.unit = unit;
     ++now_.count;
+    if (event == Event::initialise) ++now_.initialisations;
     const std::uint64_t mixed[] = {now_.hash, now_.event, unit, detail};
     now_.hash = hash_of(mixed, sizeof mixed);
 }
@@ -44,9 +45,19 @@ std::string compare(std::span<const Announcement> of_ranks,
     const auto text = [&](const Announcement &one) {
         return describe(static_cast<Event>(one.event), one.unit, unit_names);
     };
+    const auto initialises = [](const Announcement &one) {
+        return static_cast<Event>(one.event) == Event::initialise;
+    };
     for (std::size_t rank = 1; rank < of_ranks.size(); ++rank) {
         const Announcement &other = of_ranks[rank];
         if (other.hash == first.hash) continue;
+        if (other.initialisations != first.initialisations && !initialises(first) &&
+            !initialises(other))
+            return fmt::format(
+                "rank 0 has called vescomm_fsdp_initialise() {} times since the engine was created "
+                "or reset, before {}, and rank {} {} times before {}; call it on all ranks between "
+                "the same events",
+                first.initialisations, text(first), rank, other.initialisations, text(other));
         if (other.event != first.event || other.unit != first.unit)
             return fmt::format(
                 "ranks announced different events: rank 0 {}, rank {} {}; announce the same events "

@@ -46,6 +46,7 @@ struct Announcement {
     std::uint64_t count = 0;  // of events
     std::uint64_t event = 0;  // the last one
     std::uint64_t unit = 0;  // of the last one; no_unit if it has none
+    std::uint64_t initialisations = 0;  // events of this kind, in which ranks do not meet
 };
 
 constexpr std::uint64_t no_unit = ~std::uint64_t{0};

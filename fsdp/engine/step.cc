@@ -197,9 +197,9 @@ void Engine::require_values() const {
     require_wiring();
     if (values_.complete() && !values_.incomplete_rank()) return;
     refuse(
-        "the parameters of rank {} are partly set or updated, because an optimizer, a load or an "
-        "initialisation has failed; call vescomm_fsdp_load() or vescomm_fsdp_initialise() on all "
-        "ranks before",
+        "the parameters of rank {} are partly set or updated, or older than those of other ranks, "
+        "because an optimizer, a load or an initialisation has failed or was not called on all "
+        "ranks; call vescomm_fsdp_load() or vescomm_fsdp_initialise() on all ranks before",
         values_.incomplete_rank().value_or(rank_));
 }
 

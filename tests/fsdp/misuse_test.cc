@@ -241,6 +241,28 @@ TEST(Misuse, OfOneRankEndsTheWaitsOfAll) {
             });
 }
 
+TEST(Misuse, ARankThatDoesNotInitialiseIsNamed) {
+    run_ranks(3, [&](Communicator &comm) {
+        const Described described = describe(odd_model());
+        Engine engine(described.spec, comm);
+        if (comm.rank() == 0) fill(engine);
+        expect_words(sentence_of([&] {
+                         micro_batch(engine, described.ids, {}, 0, comm.rank(), 3, true);
+                         engine.step();
+                     }),
+                     {"rank 0 has called vescomm_fsdp_initialise() 1 times", "rank 1 0 times"});
+        engine.reset();
+        expect_words(sentence_of([&] { engine.begin(VESCOMM_FSDP_LAST); }),
+                     {"rank 1", "older than those of other ranks", "not called on all ranks"});
+        fill(engine);
+        for (const int step : {0, 1}) {
+            micro_batch(engine, described.ids, {}, step, comm.rank(), 3, true);
+            engine.step();
+        }
+        EXPECT_EQ(read_all(engine, described.ids), undisturbed());
+    });
+}
+
 // The last rank skips a unit. The others wait in its gather, and the rank in the next one.
 TEST(Misuse, ARankThatSkipsAUnitIsNamed) {
     for (const char *preset : {"zero3", "ddp", "hsdp:2"})

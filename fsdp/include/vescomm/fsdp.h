@@ -1352,7 +1352,7 @@ static inline vescomm_fsdp_extra_t vescomm_fsdp_extra_init(void) {
  *                of the engine.
  * @return VESCOMM_OK: errors of files are those of vescomm_job_wait().
  *         VESCOMM_ERROR_INVALID_ARGUMENT: a unit is open. VESCOMM_ERROR_MISMATCH: another rank
- *         announced another event or folder. After an earlier error: that error, until
+ *         announced another event, folder or keep. After an earlier error: that error, until
  *         vescomm_fsdp_reset().
  *
  * Collective: yes, same order.  Blocking: for the copy, and until all ranks have called it.

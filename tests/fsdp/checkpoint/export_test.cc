@@ -171,9 +171,9 @@ TEST(CheckpointExport, RefusesFullFoldersAndUnknownRoles) {
     EXPECT_NE(error_of(folder.path("c"), {}).find("the folder is not empty"), std::string::npos);
     EXPECT_NE(error_of(folder.path("o"), {"weights"}).find("has the role \"weights\""),
               std::string::npos);
+    EXPECT_EQ(error_of("", {}), "exporting: the name of the output folder is empty; give one");
     EXPECT_NE(error_of(folder.path("o"), {"master", 0}).find("at least 1 byte, not 0"),
               std::string::npos);
-    EXPECT_NE(error_of("", {}).find("give a folder"), std::string::npos);
     EXPECT_FALSE(fs::exists(folder.path("o")));
 }
 

@@ -460,6 +460,21 @@ TEST(EventLog, NamesTheRanksAndEventsThatDiffer) {
     EXPECT_NE(compare(all, names).find("in step"), std::string::npos);
 }
 
+// Ranks do not meet in an initialisation, so that the events after it are those that differ.
+TEST(EventLog, NamesAnInitialisationThatARankHasNotMade) {
+    const std::string names[] = {"a", "b"};
+    EventLog first, second;
+    first.note(Event::initialise);
+    for (EventLog *log : {&first, &second}) log->note(Event::begin);
+    first.note(Event::pre_forward, 0);
+    second.note(Event::pre_forward, 1);
+    const Announcement all[] = {first.now(), second.now()};
+    const std::string sentence = compare(all, names);
+    EXPECT_EQ(sentence.find("rank 0 has called vescomm_fsdp_initialise() 1 times"), 0) << sentence;
+    EXPECT_NE(sentence.find("rank 1 0 times before pre_forward of unit \"b\""), std::string::npos)
+        << sentence;
+}
+
 TEST(Report, AddsUpForAnyNumberOfRanks) {
     for (const char *preset : {"zero1", "zero2", "zero3"})
         for (int ranks = 1; ranks <= 9; ++ranks) {
