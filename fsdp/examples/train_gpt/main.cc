@@ -36,10 +36,14 @@ namespace train_gpt {
 
 namespace {
 
-// Checks that a file can be written, before the training instead of after it.
+// Checks that a file can be written, before the training instead of after it. A run that writes no
+// results leaves files as they were.
 void require_writable(const char *option, const std::string &path) {
     if (path.empty()) return;
-    const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    constexpr int flags = O_WRONLY | O_CREAT | O_CLOEXEC;
+    int file = open(path.c_str(), flags | O_EXCL, 0666);
+    if (file >= 0) unlink(path.c_str());
+    else if (errno == EEXIST) file = open(path.c_str(), flags, 0666);
     if (file < 0)
         throw std::runtime_error(fmt::format("{} {} cannot be written: {}", option, path,
                                              std::generic_category().message(errno)));

@@ -307,19 +307,30 @@ class TrainGpt(unittest.TestCase):
     def test_exports_a_checkpoint_without_training(self):
         folder = self.path("complete")
         self.run_model(3, "--save", folder, "--export", self.path("expected"))
-        done = launch(2, [*MODEL, "--data", self.text, "--load", folder])
+        files = [self.path("new.json"), self.path("old.trace")]
+        with open(files[1], "w", encoding="ascii") as file:
+            file.write("of another run")
+        outputs = ("--json", files[0], "--trace", files[1])
+        done = launch(2, [*MODEL, "--data", self.text, "--load", folder, *outputs])
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertIn(f"has done {STEPS} steps", done.stderr)
         self.assertIn("--export", done.stderr)
+        self.expect_unchanged(*files)
         for ranks, steps in (2, STEPS), (1, STEPS - 1):
             with self.subTest(ranks=ranks, steps=steps):
                 model = self.path(f"exported-{ranks}")
                 done = launch(ranks, [*MODEL, "--data", self.text, "--steps", str(steps), "--load",
-                                      folder, "--export", model])
+                                      folder, "--export", model, *outputs])
                 self.assertEqual(done.returncode, 0, done.stderr)
+                self.expect_unchanged(*files)
                 self.assertIn(f"exported to {model}, without training", done.stdout)
                 self.assertEqual(self.tensors_of(model), self.tensors_of(self.path("expected")))
                 self.assertNotIn(f"exported-{ranks}.checkpoint", os.listdir(self.folder.name))
+
+    def expect_unchanged(self, new, old):
+        self.assertFalse(os.path.exists(new))
+        with open(old, encoding="ascii") as file:
+            self.assertEqual(file.read(), "of another run")
 
     def tensors_of(self, model):
         """The bytes of an exported model."""
