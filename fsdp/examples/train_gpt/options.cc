@@ -6,12 +6,16 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <iostream>
 #include <map>
 #include <string_view>
+
+#include "vescomm/fsdp.hpp"
 
 namespace train_gpt {
 
@@ -55,6 +59,30 @@ std::optional<int> parse_number(std::string_view text) {
     const auto [rest, error] = std::from_chars(text.data(), end, number);
     if (error != std::errc() || rest != end) return std::nullopt;
     return number;
+}
+
+// CLI11 turns -1 into the largest unsigned number, and a number that is too large into the largest
+// one. Returns an error, or nothing.
+std::string require_unsigned(const std::string &text) {
+    errno = 0;
+    std::strtoull(text.c_str(), nullptr, 0);
+    const bool holds = errno == 0 && text.find('-') == std::string::npos;
+    return holds ? "" : fmt::format("{} is no number from 0 to 2^64 - 1", text);
+}
+
+std::string require_signed(const std::string &text) {
+    errno = 0;
+    std::strtoll(text.c_str(), nullptr, 0);
+    return errno == 0 ? "" : fmt::format("{} is no number from -2^63 to 2^63 - 1", text);
+}
+
+// The number of ranks, which the preset must divide, is not known yet.
+void require_preset(const std::string &preset) {
+    try {
+        vescomm::fsdp::Spec().preset(preset);
+    } catch (const vescomm::Error &error) {
+        throw UsageError(fmt::format("--preset {}: {}", preset, error.what()));
+    }
 }
 
 int parse_ranks(const std::string &reshard) {
@@ -103,6 +131,7 @@ void check(const Options &options) {
         fmt::format("--loss-scale is {}; it must be a number from 1 to 2^64", options.loss_scale));
     require_at_least("--loss-scale-interval", options.loss_scale_interval, 0);
     require_at_least("--accumulate", options.accumulate, 1);
+    require_preset(options.preset);
     require(
         options.order == "declared" || options.order == "recorded" || options.order == "explicit",
         fmt::format("--order {} is neither declared, recorded nor explicit", options.order));
@@ -203,6 +232,7 @@ std::optional<Options> parse_options(int argc, const char *const *argv) {
                  "repeat the forward pass of a block before its backward pass, for less memory")
         ->group(training);
     app.add_option("--seed", options.seed, "of initial values, sequences and the sample")
+        ->check(require_unsigned)
         ->group(training);
     app.add_option("--held-out-every", options.held_out_every,
                    "steps between losses of the held-out tenth of the text; 0: only at the end")
@@ -240,12 +270,14 @@ std::optional<Options> parse_options(int argc, const char *const *argv) {
     app.add_option("--large-unit-bytes", options.large_unit_bytes,
                    "units with more bytes of gathered parameters have slots of their own, so that "
                    "the others are smaller; 0: no unit")
+        ->check(require_signed)
         ->group(sharding);
     app.add_option("--gradient-slots", options.gradient_slots,
                    "units whose gradients may be in transfer at a time")
         ->group(sharding);
     app.add_option("--block-rows", options.block_rows,
                    "rows of a matrix that stay on one rank; -1: all of them")
+        ->check(require_signed)
         ->group(sharding);
     app.add_flag("--uniform", options.uniform, "equal shards, padded, instead of ragged ones")
         ->group(sharding);

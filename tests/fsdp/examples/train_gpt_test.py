@@ -469,14 +469,27 @@ class TrainGpt(unittest.TestCase):
             ("--lr is nan", "--lr", "nan"),
             ("--nonsense", "--nonsense"),
             ("--steps", "--steps", "many"),
+            ("--seed: -1 is no number from 0 to 2^64 - 1", "--seed", "-1"),
+            ("--seed: 18446744073709551616 is no number", "--seed", "18446744073709551616"),
+            ("--block-rows: 9223372036854775808 is no number from -2^63", "--block-rows",
+             "9223372036854775808"),
+            ("--large-unit-bytes: -9223372036854775809 is no", "--large-unit-bytes",
+             "-9223372036854775809"),
+            ('there is no preset "zero4"; use ddp, zero1', "--preset", "zero4"),
+            ('there is no preset "ZERO3"', "--preset", "ZERO3"),
+            ('preset "hsdp:1x" needs a number of ranks', "--preset", "hsdp:1x"),
         )
         for sentence, *arguments in usage:
             with self.subTest(arguments=arguments):
                 self.expect_refused(2, sentence, *arguments)
 
-    def test_refuses_a_preset_that_does_not_exist(self):
-        wrong = 'there is no preset "zero4"; use ddp, zero1'
-        self.expect_refused(1, wrong, "--data", self.text, "--preset", "zero4")
+    def test_refuses_a_preset_that_does_not_divide_the_ranks(self):
+        wrong = "the axes need a multiple of 2 ranks, and there are 1"
+        self.expect_refused(1, wrong, "--data", self.text, "--preset", "hsdp:2")
+
+    def test_takes_the_largest_seed(self):
+        results, _ = self.run_model(1, "--seed", str(2**64 - 1), "--steps", "1")
+        self.assertEqual(results["seed"], 2**64 - 1)
 
     def test_reports_errors_of_files(self):
         small = self.path("small")
