@@ -95,11 +95,13 @@ class Barriers(Calls):
         end = time.monotonic() + seconds
         look = _FIRST_LOOK
         while True:
+            begin = time.monotonic()
             try:
-                wait(self._store, [key], min(look, end - time.monotonic()))
+                wait(self._store, [key], min(look, end - begin))
                 return True
             except RuntimeError:
-                pass
+                if time.monotonic() < begin + min(look, end - begin) / 2:
+                    return False  # an error of the store, without a wait
             except BaseException:  # of a signal handler, which has left the wait of this store
                 self._store = None
                 raise

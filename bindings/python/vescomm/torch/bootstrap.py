@@ -23,6 +23,8 @@ _WORD_BYTES = 16
 _WORD_OF_RANK_0 = "vescomm/word"
 # A rank looks for another word of rank 0 after these seconds; each further look takes twice as long.
 _FIRST_LOOK, _LAST_LOOK = 0.1, 5
+# Longest time between calls of `watch`.
+_WATCH = 0.2
 # Time between looks while the result of an earlier group is there.
 _RETRY = 0.01
 
@@ -63,15 +65,16 @@ def wait(store, keys, seconds):
         raise errors[0]
 
 
-def create(store, rank, size, seconds, name, tag=None):
+def create(store, rank, size, seconds, name, tag=None, watch=None):
     """Creates the communicator; collective. Raises BackendError when ranks do not come in time.
 
     `tag`: the same on all ranks; another thread may create a communicator without it meanwhile.
+    `watch`: called now and then; its exception ends the creation.
 
     Returns also a text that only its ranks have, and no other communicator: the ranks have sent one
     another a random secret.
     """
-    gather = _StoreGather(store, rank, size, seconds, name)
+    gather = _StoreGather(store, rank, size, seconds, name, watch)
     try:
         created = _core.create_from_all_gather(rank, size, gather, timeout=seconds, tag=tag)
         return created, gather.digest.hexdigest()[:32]
@@ -86,7 +89,7 @@ class _StoreGather:
     begins with a random word of its rank.
     """
 
-    def __init__(self, store, rank, size, seconds, name):
+    def __init__(self, store, rank, size, seconds, name, watch):
         self._given = store
         self._store = clone(store)
         self._rank = rank
@@ -94,6 +97,7 @@ class _StoreGather:
         self._seconds = seconds
         self._end = time.monotonic() + seconds
         self._name = name
+        self._watch = watch
         self._steps = 0
         self._word = secrets.token_bytes(_WORD_BYTES)
         self._word_of_rank_0 = None
@@ -165,21 +169,30 @@ class _StoreGather:
         return f"vescomm/{self._word_of_rank_0}/{self._steps}/{part}"
 
     def _comes(self, key, seconds):
-        left = self._end - time.monotonic()
-        if left <= 0:
+        """False: not within these seconds."""
+        if self._end <= time.monotonic():
             raise self._late([0])
-        try:
-            wait(self._store, [key], min(seconds, left))
-            return True
-        except RuntimeError:
-            return False
+        return self._come([key], min(self._end, time.monotonic() + seconds)) is None
 
     def _wait(self, keys, ranks):
-        try:
-            wait(self._store, keys, self._end - time.monotonic())
-        except RuntimeError as error:
+        error = self._come(keys, self._end)
+        if error is not None:
             missing = [rank for key, rank in zip(keys, ranks) if not self._store.check([key])]
             raise self._late(missing or [0]) from error
+
+    def _come(self, keys, end):
+        """Waits for keys. Returns the error of the store if they have not come."""
+        while True:
+            left = end - time.monotonic()
+            part = left if self._watch is None else min(left, _WATCH)
+            try:
+                wait(self._store, keys, part)
+                return None
+            except RuntimeError as error:
+                if self._watch is not None:
+                    self._watch()
+                if time.monotonic() >= end or time.monotonic() < end - left + part / 2:
+                    return error  # also one of a store that does not wait
 
     def _late(self, ranks):
         return BackendError(

@@ -3,23 +3,29 @@
 """Callbacks of the futures of collectives, such as those of hooks of DDP.
 
 A callback may start collectives, which must start in the same order on every rank. But when a
-collective is complete, the program has come further on one rank than on another. So callbacks run one
-after another, in the order in which the program gave them to then(), and what a callback gives to
-then() runs right after it. The collectives that they start have a communicator of their own, whose
-order the program does not disturb.
+collective is complete, the program has come further on one rank than on another. So the callbacks that
+a thread of the program gives to then() run one after another, in the order in which it gives them, and
+what a callback gives to then() runs right after it. The collectives that they start have a communicator
+of their own, whose order the program does not disturb.
 """
 
 import collections
 import contextlib
+import copy
 import threading
+import traceback
 
 import torch
 
 from . import closing
 
+# Seconds after which a thread without callbacks ends.
+_IDLE = 5
+
 
 class _This(threading.local):
     callbacks = None  # that this thread runs
+    given = None  # the Callbacks of this thread of the program
 
 
 _this = _This()
@@ -44,17 +50,24 @@ class _Failure:
 
     # The reducer says that it is "unable to cast" this "to Tensor".
     def __repr__(self):
-        return f"the failure of a callback ({closing.describe(self.error)})"
+        places = traceback.extract_tb(self.error.__traceback__)
+        where = f" at {places[-1].filename}:{places[-1].lineno}" if places else ""
+        return f"the failure of a callback ({closing.describe(self.error)}{where})"
 
 
 def _raise(failure):
-    raise failure.error
+    error = failure.error
+    # Each wait adds its function to what it raises. A copy, because the garbage collector does not find
+    # the tensors of a cycle through a future of C++.
+    with contextlib.suppress(Exception):
+        error = copy.copy(error).with_traceback(error.__traceback__)
+    raise error
 
 
 class CallbackFuture(torch.futures.Future):
     """A future whose callbacks run in order: that of a collective, or of a callback."""
 
-    callbacks = None  # the Callbacks that run those of this future; None: torch runs them at once
+    in_order = True  # False: torch runs the callbacks, at once
 
     def wait(self):
         if _this.callbacks is not None and not self.done():
@@ -62,11 +75,12 @@ class CallbackFuture(torch.futures.Future):
         return super().wait()
 
     def then(self, callback):
-        callbacks = self.callbacks and (_this.callbacks or self.callbacks)
-        if callbacks is None:
+        if not self.in_order:
             return super().then(callback)
         result = CallbackFuture()
-        result.callbacks = self.callbacks
+        callbacks = _this.callbacks or _this.given
+        if callbacks is None:
+            callbacks = _this.given = Callbacks(threading.current_thread().name)
         callbacks.add(self, callback, result)
         return result
 
@@ -83,16 +97,15 @@ class CallbackFuture(torch.futures.Future):
 
 
 class Callbacks:
-    """Runs the callbacks of the collectives of one group, in a thread that the first of them starts."""
+    """Runs the callbacks that one thread of the program gives, in a thread."""
 
     def __init__(self, name):
-        self._name = name
+        self._name = f"vescomm callbacks of {name}"
         # Each entry is a future, a callback, and the future of its result.
         self._waiting = collections.deque()  # guarded by the condition
         self._added = []  # by the callback that runs
         self._changed = threading.Condition()
         self._runs = False  # the thread; guarded by the condition
-        self._ended = False
 
     def add(self, future, callback, result):
         entry = (future, callback, result)
@@ -117,28 +130,23 @@ class Callbacks:
         if entry is not None:
             self._call(*entry)
 
-    def end(self):
-        """Ends the thread after the callbacks that it has."""
-        with self._changed:
-            self._ended = True
-            self._changed.notify()
-
     def _run(self):
-        _this.callbacks = self
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._waiting or self._ended)
+                self._changed.wait_for(lambda: self._waiting, timeout=_IDLE)
                 if not self._waiting:
                     self._runs = False
                     return
                 entry = self._waiting.popleft()
             self._call(*entry)
+            _this.callbacks = None
             del entry  # and its tensors
             added, self._added = self._added, []
             with self._changed:
                 self._waiting.extendleft(reversed(added))
 
     def _call(self, future, callback, result):
+        _this.callbacks = self
         if not future.done():
             self.run_first(future)
         with contextlib.suppress(Exception):  # the callback gets it from the future
@@ -147,5 +155,11 @@ class Callbacks:
         try:
             value = callback(future)
         except BaseException as raised:
-            error = raised
-        result.settle(value, error)
+            # Without this function, which knows the result: see _raise().
+            error = raised.with_traceback(raised.__traceback__.tb_next)
+        # Torch's own callbacks, such as those of collect_all(), run where it happens to call them.
+        _this.callbacks = None
+        try:
+            result.settle(value, error)
+        finally:
+            _this.callbacks = self

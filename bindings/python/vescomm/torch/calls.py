@@ -203,7 +203,7 @@ class Calls:
 
     def _work(self, operation, nbytes):
         if nbytes >= LARGE:
-            self._link.complete_in_thread(operation)
+            operation.link.complete_in_thread(operation)
         collected = self._collected
         if collected is not None and collected.thread == threading.get_ident():
             collected.append(operation)
@@ -216,7 +216,7 @@ class Calls:
         """One Work for the operations since start_coalescing(). They have started one by one."""
         operations = self._collected.operations
         self._collected = None
-        return Work(Operation(self._link, _All(operations), "coalesced calls", None, []))
+        return Work(Operation(self._main_link, _All(operations), "coalesced calls", None, []))
 
     def _end_group(self, calls, opts, what, tensors, result, nbytes, then):
         """Starts calls, given as tuples of a function and its arguments, as one request."""

@@ -12,7 +12,6 @@ import torch
 
 from .. import _core, errors
 from . import bootstrap, closing
-from .callbacks import Callbacks
 from .completer import InAnyOrder, InOrder
 from .errors import failure_of, timeout_of
 
@@ -27,7 +26,7 @@ class Link:
     no lock. The library permits no call beside finalize(): its beginning is the end of calls.
     """
 
-    def __init__(self, store, rank, size, timeout, name, tag=None):
+    def __init__(self, store, rank, size, timeout, name, tag=None, watch=None):
         self.store = store
         self.rank = rank
         self.size = size
@@ -39,8 +38,7 @@ class Link:
         self._lock = threading.Lock()
         self._collectives = InOrder(f"vescomm {name} collectives")
         self._messages = InAnyOrder(f"vescomm {name} messages")
-        self.callbacks = Callbacks(f"vescomm {name} callbacks")
-        self._of_callbacks = None  # the Link for calls of callbacks
+        self._of_callbacks = None  # the Link for calls of callbacks, or why there is none
         self._of_callbacks_lock = threading.Lock()
         self._closing = None
         self._closed = False  # close() has begun
@@ -49,7 +47,9 @@ class Link:
         self.calls = 0  # started so far, without messages
         self.monitored = 0  # calls of monitored_barrier() so far
         # `identity`: a text that the ranks of no other communicator have.
-        created, self.identity = bootstrap.create(store, rank, size, self.seconds, name, tag)
+        created, self.identity = bootstrap.create(
+            store, rank, size, self.seconds, name, tag, watch
+        )
         self.comm = _core.Communicator(created)
         self.has_free_cores = _cores_of_a_rank(self.comm) >= torch.get_num_threads() + 1
         open_links[id(self)] = self
@@ -76,19 +76,29 @@ class Link:
 
     def of_callbacks(self):
         """The Link for collectives that callbacks start on this group (callbacks.py). The first one
-        that a callback starts creates it, so this is collective.
+        that a callback starts creates it, so this is collective. Raises the failure of that, or of
+        this Link meanwhile.
         """
         with self._of_callbacks_lock:
             if self._of_callbacks is None:
-                tag = f"callbacks/{self.identity}"
-                store = torch.distributed.PrefixStore(tag, self.store)
-                timeout = datetime.timedelta(seconds=self.seconds)
-                made = Link(store, self.rank, self.size, timeout, f"{self.name} callbacks", tag)
-                made._limit, made._parent = self._limit, self
-                self._of_callbacks = made
-                if self._closed:
-                    made.close()
+                try:
+                    self._of_callbacks = self._make_of_callbacks()
+                except Exception as error:
+                    self._of_callbacks = self.failed(error, "creating a communicator for callbacks")
+            if isinstance(self._of_callbacks, Exception):
+                raise self._of_callbacks
             return self._of_callbacks
+
+    def _make_of_callbacks(self):
+        tag = f"callbacks/{self.identity}"
+        store = torch.distributed.PrefixStore(tag, self.store)
+        timeout = datetime.timedelta(seconds=self.seconds)
+        name = f"{self.name} callbacks"
+        made = Link(store, self.rank, self.size, timeout, name, tag, self.comm.progress)
+        made._limit, made._parent = self._limit, self
+        if self._closed:
+            made.close()
+        return made
 
     def start_group(self, calls, kept=None):
         """Starts calls, given as tuples of a call and its arguments, as one request."""
@@ -166,7 +176,7 @@ class Link:
                 stacklevel=3,
             )
         self._limit = seconds if seconds < self.seconds else None
-        if self._of_callbacks is not None:
+        if isinstance(self._of_callbacks, Link):
             self._of_callbacks._limit = self._limit
 
     def complete_in_thread(self, operation):
@@ -184,21 +194,22 @@ class Link:
 
     def abort(self, reason):
         """Breaks the communicator: the operations of all ranks fail with the reason."""
-        if self.usable():
+        if self._parent is not None:
+            self._parent.abort(reason)
+        elif self.usable():
             self.comm.abort(reason)
-            if self._of_callbacks is not None:
-                self._of_callbacks.abort(reason)
+            if isinstance(self._of_callbacks, Link):
+                self._of_callbacks.comm.abort(reason)
 
     def close(self):
         """Ends the use of the communicator. Other ranks may do so later, so a thread waits for them."""
         if not self.usable() or self._closed:
             return
         self._closed = True
-        self.callbacks.end()
         self._collectives.end()
         self._messages.end()
         self._closing = closing.start(self)
-        if self._of_callbacks is not None:
+        if isinstance(self._of_callbacks, Link):
             self._of_callbacks.close()
 
     def join(self):

@@ -91,7 +91,7 @@ class Operation:
                 future = OperationFuture()
                 future.operation = self
                 # Messages may complete in any order.
-                future.callbacks = None if self.is_message else self.link.callbacks
+                future.in_order = not self.is_message
                 if not done:
                     self._future = future
         if done:
