@@ -47,8 +47,9 @@ AnyProblem problem_of(const AlgorithmEntry &entry, bool arrays, const Options &o
         return problem;
     }
     ArrayProblem problem(common_of(entry.collective, options));
-    problem.staging = {0, staging_bytes / 4};
-    problem.partial = {0, partial_bytes / 4};
+    const SlotBytes sizes = slot_bytes(problem.nodes);
+    problem.staging = {0, sizes.staging / 4};
+    problem.partial = {0, sizes.partial / 4};
     if (entry.collective == Collective::all_to_all_v) {
         const std::vector<std::int64_t> counts(static_cast<std::size_t>(problem.ranks()),
                                                options.elements);

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <limits>
 #include <new>
 #include <vector>
 
@@ -16,14 +18,31 @@
 
 namespace vescomm::internal {
 
-// For how long nothing has moved in a wait, or in the tests of a request.
-struct Silence {
-    // The moment since which an awaited rank has left and nothing has moved.
-    Clock::time_point since = Clock::time_point::max();
-    std::uint64_t moved_by_thread = 0;
+// For how long nothing has moved in a wait, or in the tests of a request. Threads: safe.
+class Silence {
+public:
+    // Something has moved.
+    void end() noexcept { since_.store(none, std::memory_order_relaxed); }
+    // Nothing has moved. Returns since when, at the latest `now`.
+    Clock::time_point go_on(Clock::time_point now) noexcept {
+        const Clock::rep ticks =
+            std::min(since_.load(std::memory_order_relaxed), now.time_since_epoch().count());
+        since_.store(ticks, std::memory_order_relaxed);
+        return Clock::time_point(Clock::duration(ticks));
+    }
+    // Times that the progress thread has moved anything. Returns true if it has since the last
+    // call.
+    bool moved_by_thread(std::uint64_t moves) noexcept {
+        return moves_.exchange(moves, std::memory_order_relaxed) != moves;
+    }
+
+private:
+    static constexpr Clock::rep none = std::numeric_limits<Clock::rep>::max();
+    std::atomic<Clock::rep> since_{none};
+    std::atomic<std::uint64_t> moves_{0};
 };
 
-// Finds out that a wait, or a tested request, waits for a rank that has left, and that nothing has
+// Finds out whether a wait, or a tested request, is for a rank that has left, while nothing has
 // moved for long. A wait for any rank includes this one, which has not left: another of its threads
 // may send.
 class FinalizedPeers {
@@ -36,7 +55,7 @@ public:
           inter_node_grace_(inter_node_grace),
           silence_(silence) {}
 
-    void moved() { silence_.since = Clock::time_point::max(); }
+    void moved() { silence_.end(); }
 
     // Returns the rank that has left, or no_rank. `moved_by_thread`: times that the progress thread
     // moved anything so far. Allocates nothing as long as no rank has left; without memory for a
@@ -44,8 +63,7 @@ public:
     template <typename WaitingFor>
     int find(std::uint64_t moved_by_thread, const WaitingFor &waits_directly_for) {
         if (!control_.any_has_left()) return no_rank;
-        if (moved_by_thread != silence_.moved_by_thread) moved();
-        silence_.moved_by_thread = moved_by_thread;
+        if (silence_.moved_by_thread(moved_by_thread)) moved();
         std::vector<int> ranks;
         try {
             ranks = waits_directly_for();
@@ -59,11 +77,11 @@ public:
             return no_rank;
         }
         const auto now = Clock::now();
-        silence_.since = std::min(silence_.since, now);
+        const auto since = silence_.go_on(now);
         const std::chrono::duration<double> grace(
             intra_node_.maps(*peer) ? grace_after_finalize
                                     : std::max(grace_after_finalize, inter_node_grace_));
-        return now - silence_.since > grace ? *peer : no_rank;
+        return now - since > grace ? *peer : no_rank;
     }
 
 private:

@@ -81,7 +81,7 @@ Run Request::next_run() {
 }
 
 void Request::start() {
-    silence_ = {};
+    silence_.end();
     comm_->start(*operation_, next_run());
     started_.store(true, std::memory_order_relaxed);
 }

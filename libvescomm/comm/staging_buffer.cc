@@ -66,8 +66,9 @@ StagingBuffer::Slots::Slots(const Nodes &nodes) {
         taken += (size + line - 1) / line * line;
         return begin;
     };
-    staging = take(staging_bytes);
-    partial = take(partial_bytes);
+    const SlotBytes sizes = slot_bytes(nodes);
+    staging = take(static_cast<std::uint64_t>(sizes.staging));
+    partial = take(static_cast<std::uint64_t>(sizes.partial));
     const std::uint64_t pair_bytes =
         std::clamp<std::uint64_t>(pair_areas_bytes / locals / line * line, line, max_pair_bytes);
     pairs.stride = line + pair_bytes;
@@ -101,8 +102,9 @@ void StagingBuffer::give_space(ArrayProblem &problem, vescomm_type_t type) const
     const auto in = [](std::int64_t bytes, std::size_t each) {
         return bytes / static_cast<std::int64_t>(each);
     };
-    problem.staging = {0, in(staging_bytes, size_of(type))};
-    problem.partial = {0, in(partial_bytes, size_of(accumulator_of(type)))};
+    const SlotBytes sizes = slot_bytes(comm_->nodes());
+    problem.staging = {0, in(sizes.staging, size_of(type))};
+    problem.partial = {0, in(sizes.partial, size_of(accumulator_of(type)))};
     problem.inlined = {in(beside_flag, size_of(type)), in(max_inline_bytes, size_of(type))};
     const auto pairs = static_cast<std::int64_t>(slots_.pairs.begin - slots_.staging);
     const auto pair_stride = static_cast<std::int64_t>(slots_.pairs.stride);

@@ -38,10 +38,18 @@ bool has_root(Collective collective);
 bool is_message(Collective collective);
 
 // Memory of each rank for one operation on arrays: its slot of the staging buffer, and its partial
-// sums. Both are small, because a chunk that one rank writes and another reads should stay in their
-// caches.
-inline constexpr std::int64_t staging_bytes = 1 << 20;
-inline constexpr std::int64_t partial_bytes = 1 << 19;
+// sums.
+struct SlotBytes {
+    std::int64_t staging, partial;
+};
+// Within a node both are small, because a chunk that one rank writes and another reads should stay
+// in their caches. Between nodes each chunk is a message, and waits for another one that permits it
+// (docs/design/0042).
+inline SlotBytes slot_bytes(const Nodes &nodes) {
+    constexpr std::int64_t unit = 1 << 19;
+    return nodes.count() > 1 ? SlotBytes{.staging = 8 * unit, .partial = 4 * unit}
+                             : SlotBytes{.staging = 2 * unit, .partial = unit};
+}
 // Upper bound of the bytes beside their flag (common/inline.h). For more, copying the blocks that a
 // receiver does not need costs more than it saves.
 inline constexpr std::int64_t max_inline_bytes = 1 << 13;

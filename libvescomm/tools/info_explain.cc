@@ -152,10 +152,11 @@ Problem common_of(const Question &question) {
 
 // The parts of the staging buffer that arrays of f32 pass through.
 void give_space(ArrayProblem &problem) {
-    problem.staging = {0, staging_bytes / 4};
-    problem.partial = {0, partial_bytes / 4};
+    const SlotBytes sizes = slot_bytes(problem.nodes);
+    problem.staging = {0, sizes.staging / 4};
+    problem.partial = {0, sizes.partial / 4};
     problem.inlined = {12, max_inline_bytes / 4};
-    problem.pairs = {.begin = staging_bytes / 4 + 64,
+    problem.pairs = {.begin = sizes.staging / 4 + 64,
                      .stride = (max_pair_bytes + 64) / 4,
                      .beside = 12,
                      .count = max_pair_bytes / 4};

@@ -526,8 +526,8 @@ VESCOMM_API vescomm_status_t vescomm_comm_progress(vescomm_comm_t *comm);
 VESCOMM_API vescomm_status_t vescomm_barrier(vescomm_comm_t *comm);
 
 /**
- * Breaks a communicator deliberately: the waits of all ranks return VESCOMM_ERROR_ABORTED with the
- * reason. If the communicator is broken already, its first error remains. The process may end next.
+ * Breaks a communicator deliberately: waits of all ranks, but for what is complete, return
+ * VESCOMM_ERROR_ABORTED and the reason. If it is broken already, its first error remains.
  *
  * After: @p comm must still be freed, and so must the objects created on it. vescomm_comm_free()
  * then is local and does not wait.
@@ -906,7 +906,7 @@ static inline vescomm_memory_options_t vescomm_memory_options_init(void) {
  * belong to @p comm. Otherwise, or if VESCOMM_MALLOC_BYTES is too small, or the process has too
  * many mappings, arrays in the memory count as private.
  *
- * @param options  its member bytes must be set. Borrowed for the call.
+ * @param options  with the number of bytes; it may be 0. Borrowed for the call.
  * @param memory   [out] owned by the caller; free with vescomm_memory_free().
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: also for an unknown sharing.
  *         VESCOMM_ERROR_UNSUPPORTED: an unknown kind of memory. VESCOMM_ERROR_MISMATCH: the ranks
