@@ -57,6 +57,8 @@ def killed(how):
     """The last rank is killed while the others wait, compute, or hold a Work or a future."""
     rank, last = dist.get_rank(), dist.get_world_size() - 1
     reduce()
+    future = dist.all_reduce(torch.ones(3), async_op=True).get_future()
+    future.wait()
     meet()
     name = f"rank {last}"
     if rank == last:
@@ -70,6 +72,8 @@ def killed(how):
         raises(lambda: dist.all_reduce(torch.ones(LARGE), async_op=True).get_future().wait(), name)
     elif how == "in a receive":
         raises(lambda: dist.recv(torch.ones(3), last), name)
+    elif how == "in a callback":
+        raises(lambda: future.then(lambda _: reduce()).wait(), name)
     elif how == "in a monitored barrier":
         raises(dist.monitored_barrier, name)
     # The group stays unusable, with the same reason.
@@ -348,7 +352,14 @@ class FailuresTest(unittest.TestCase):
 
 class Failures(FailuresTest):
     def test_killed_rank(self):
-        for how in ("in a wait", "with a Work", "with a future", "in a receive", "in a monitored barrier"):
+        for how in (
+            "in a wait",
+            "with a Work",
+            "with a future",
+            "in a receive",
+            "in a callback",
+            "in a monitored barrier",
+        ):
             self.check(killed, how, kills=True)
 
     def test_mismatched_calls(self):

@@ -104,6 +104,50 @@ def callbacks_in_order():
         assert done == [sign * k for k in range(1, 9) for sign in (-1, 1)], done
 
 
+def callbacks_of_groups():
+    """Callbacks of two groups start collectives of a third one, and so do callbacks of the future that a
+    callback returns.
+    """
+    size = dist.get_world_size()
+    groups = [dist.new_group() for _ in range(3)]
+    for turn in range(30):
+
+        def again(add):
+            def callback(future):
+                sums = torch.full((5,), float(add))
+                dist.all_reduce(sums, group=groups[2])
+                return dist.all_reduce(sums, group=groups[2], async_op=True).get_future()
+
+            return callback
+
+        futures = [
+            dist.all_reduce(ones_of_rank(5), group=groups[k % 2], async_op=True).get_future()
+            for k in range(6)
+        ]
+        results = [future.then(again(k)) for k, future in enumerate(futures)]
+        sum(range(3000 * (dist.get_rank() + turn) % 7000))
+        inner = [result.wait().then(again(10 + k)) for k, result in enumerate(results)]
+        for k, result in enumerate(results):
+            assert (result.value().wait()[0] == k * size**2).all()
+            assert (inner[k].wait().wait()[0] == (10 + k) * size**2).all()
+
+
+def large_messages_in_callbacks():
+    """They need no other rank than the two that exchange them."""
+    rank = dist.get_rank()
+    if rank > 1:
+        dist.all_reduce(torch.ones(5))
+        return dist.barrier()
+    tensor = torch.full((LARGE,), 3.0 if rank == 0 else 0.0)
+
+    def move(future):
+        (dist.send if rank == 0 else dist.recv)(tensor, 1 - rank)
+
+    dist.all_reduce(torch.ones(5), async_op=True).get_future().then(move).wait()
+    assert (tensor == 3).all()
+    dist.barrier()
+
+
 def callbacks_that_wait():
     """A callback waits for the result of one that the program added after it."""
     given = []
@@ -340,6 +384,12 @@ class Works(unittest.TestCase):
 
     def test_callbacks_in_order(self):
         self.check(callbacks_in_order, (2, 3))
+
+    def test_callbacks_of_groups(self):
+        self.check(callbacks_of_groups, (2, 3))
+
+    def test_large_messages_in_callbacks(self):
+        self.check(large_messages_in_callbacks, (2, 3))
 
     def test_callbacks_that_wait(self):
         self.check(callbacks_that_wait, (2, 3))
