@@ -106,6 +106,27 @@ TEST_P(EagerBudget, BoundsTheQueueOfARankThatStartsLater) {
     });
 }
 
+// The root of broadcasts waits for no receiver until its budget is used up.
+TEST_P(EagerBudget, BoundsTheBroadcastsOfARootThatIsAhead) {
+    eager_budget_bytes = 64 << 10;
+    run_array_ranks(GetParam(), [](vescomm_comm_t *comm) {
+        const int rank = comm->value->rank(), last = comm->value->ranks() - 1;
+        int token = 0;
+        if (rank == last)
+            check(vescomm_receive(comm, &token, 1, VESCOMM_I32, 0, nullptr, nullptr, nullptr));
+        for (int call = 0; call < 200; ++call) {
+            Floats data(2000, rank == 0 ? static_cast<float>(call) : -1.0F);
+            check(vescomm_broadcast(comm, data.data(), 2000, VESCOMM_F32, 0, nullptr, nullptr,
+                                    nullptr));
+            EXPECT_EQ(data, Floats(2000, static_cast<float>(call)));
+            // The last rank has started none of them.
+            if (rank == 0 && call == 3)
+                check(vescomm_send(comm, &token, 1, VESCOMM_I32, last, nullptr, nullptr, nullptr));
+        }
+        expect_in_step(comm);
+    });
+}
+
 TEST_P(EagerBudget, IsTooSmallForAnyPut) {
     eager_budget_bytes = 1;
     run_ranks(GetParam(), [&](const std::shared_ptr<Communicator> &comm) {

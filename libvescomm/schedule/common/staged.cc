@@ -77,8 +77,10 @@ private:
     Region array() const { return problem_.is_phase ? Region::output : Region::source; }
     // True if the put of chunk k may be eager. The slots of the first two chunks are always free.
     bool eager(int from, int to, std::int64_t k) const {
-        if (k >= 2 || problem_.collective == Collective::broadcast) return false;
+        if (k >= 2) return false;
         const std::int64_t count = chunks_.elements(from, to, 0);
+        // The root receives nothing: its budget bounds the puts that a receiver has to keep.
+        if (problem_.collective == Collective::broadcast) return count <= max_eager_elements;
         return chunks_.shared() ? is_eager(problem_, from, to, count)
                                 : count <= max_eager_elements && problem_.block(to, from) > 0;
     }
