@@ -92,9 +92,9 @@ bool ProgressEngine::test(Operation &operation, Silence &silence,
     const bool compare = running_.match_due_after_test();
     if (!compare && !control_.any_has_left()) return false;
     if (control_.has_notes()) read_notes();
-    {
+    if (compare) {
         const EngineLock::Caller lock(lock_);
-        if (compare) match_calls_locked();
+        match_calls_locked();
     }
     check_stopped();
     FinalizedPeers finalized(control_, *running_.transports().intra_node, silence_seconds_,

@@ -22,15 +22,22 @@ std::vector<TestSetup> setups() {
     return setups;
 }
 
-class Leaving : public ::testing::TestWithParam<TestSetup> {};
-
-TEST_P(Leaving, FailsTheCallsThatWaitForTheRank) {
-    TestSetup setup = GetParam();
-    setup.config.silence_seconds = 1;
-    run_array_ranks(setup, [](vescomm_comm_t *comm) {
+// Runs `body` on the ranks that stay, with an array for a sum, when rank 2 has left.
+void without_rank_2(TestSetup setup, double silence_seconds,
+                    const std::function<void(vescomm_comm_t *, Floats &)> &body) {
+    setup.config.silence_seconds = silence_seconds;
+    run_array_ranks(setup, [&body](vescomm_comm_t *comm) {
         expect_in_step(comm);
         if (comm->value->rank() == 2) return comm->value->leave();
         Floats data(3000, 1);
+        body(comm, data);
+    });
+}
+
+class Leaving : public ::testing::TestWithParam<TestSetup> {};
+
+TEST_P(Leaving, FailsTheCallsThatWaitForTheRank) {
+    without_rank_2(GetParam(), 1, [](vescomm_comm_t *comm, Floats &data) {
         // The error comes long before the timeout, which would give another status.
         EXPECT_EQ(sum(comm, data), VESCOMM_ERROR_MISMATCH) << vescomm_get_last_error();
         const std::string why = vescomm_get_last_error();
@@ -42,12 +49,7 @@ TEST_P(Leaving, FailsTheCallsThatWaitForTheRank) {
 
 // A program that tests a request in a loop gets the error too.
 TEST_P(Leaving, FailsTheTestsOfRequestsThatWaitForTheRank) {
-    TestSetup setup = GetParam();
-    setup.config.silence_seconds = 1;
-    run_array_ranks(setup, [](vescomm_comm_t *comm) {
-        expect_in_step(comm);
-        if (comm->value->rank() == 2) return comm->value->leave();
-        Floats data(3000, 1);
+    without_rank_2(GetParam(), 1, [](vescomm_comm_t *comm, Floats &data) {
         vescomm_request_t *request = nullptr;
         check(sum(comm, data, &request));
         const auto limit = Clock::now() + std::chrono::seconds(60);
@@ -61,12 +63,7 @@ TEST_P(Leaving, FailsTheTestsOfRequestsThatWaitForTheRank) {
 
 // The network may deliver bytes late that a rank sent before it left.
 TEST(LeavingAnotherNode, IsNoErrorForAsLongAsARankMayBeSilent) {
-    TestSetup setup{Kind::loopback, {0, 0, 1}};
-    setup.config.silence_seconds = 4;
-    run_array_ranks(setup, [](vescomm_comm_t *comm) {
-        expect_in_step(comm);
-        if (comm->value->rank() == 2) return comm->value->leave();
-        Floats data(3000, 1);
+    without_rank_2({Kind::loopback, {0, 0, 1}}, 4, [](vescomm_comm_t *comm, Floats &data) {
         const auto begin = Clock::now();
         EXPECT_EQ(sum(comm, data), VESCOMM_ERROR_MISMATCH) << vescomm_get_last_error();
         EXPECT_GE(Clock::now() - begin, std::chrono::milliseconds(3900));

@@ -7,12 +7,10 @@ import time
 from datetime import timedelta
 
 from .. import _core
-from .bootstrap import clone, wait
+from .bootstrap import clone, wait_watched
 from .calls import Calls, options, seconds_of
 from .dtypes import BITWISE_XOR, U8
-
-# Seconds between looks whether the group has failed. Each takes twice as long as the one before.
-_FIRST_LOOK, _LAST_LOOK = 0.1, 1
+from .errors import BackendError
 
 _all_reduce = _core.Communicator.start_all_reduce_at
 
@@ -92,26 +90,20 @@ class Barriers(Calls):
 
     def _reached(self, key, seconds):
         """False: the key is not there after these seconds. Raises the failure of the group."""
-        end = time.monotonic() + seconds
-        look = _FIRST_LOOK
-        while True:
-            begin = time.monotonic()
-            try:
-                wait(self._store, [key], min(look, end - begin))
-                return True
-            except RuntimeError:
-                if time.monotonic() < begin + min(look, end - begin) / 2:
-                    return False  # an error of the store, without a wait
-            except BaseException:  # of a signal handler, which has left the wait of this store
-                self._store = None
-                raise
-            try:
-                self._link.comm.progress()
-            except Exception as error:
-                raise self._link.failed(error, "monitored_barrier") from None
-            if time.monotonic() >= end:
-                return False
-            look = min(2 * look, _LAST_LOOK)
+        try:
+            end = time.monotonic() + seconds
+            return wait_watched(self._store, [key], end, self._watch) is None
+        except BackendError:
+            raise
+        except BaseException:  # of a signal handler, which has left the wait of this store
+            self._store = None
+            raise
+
+    def _watch(self):
+        try:
+            self._link.comm.progress()
+        except Exception as error:
+            raise self._link.failed(error, "monitored_barrier") from None
 
     def _forget(self, number):
         """Deletes the keys of an earlier barrier, which all ranks have passed."""

@@ -23,8 +23,8 @@ _WORD_BYTES = 16
 _WORD_OF_RANK_0 = "vescomm/word"
 # A rank looks for another word of rank 0 after these seconds; each further look takes twice as long.
 _FIRST_LOOK, _LAST_LOOK = 0.1, 5
-# Longest time between calls of `watch`.
-_WATCH = 0.2
+# Seconds to the first call of `watch`, and at most between two. Each time is twice the one before.
+_FIRST_WATCH, _LAST_WATCH = 0.1, 1
 # Time between looks while the result of an earlier group is there.
 _RETRY = 0.01
 
@@ -63,6 +63,29 @@ def wait(store, keys, seconds):
     thread.join()
     if errors:
         raise errors[0]
+
+
+def wait_watched(store, keys, end, watch):
+    """As wait(), until the time `end` of time.monotonic(). Returns the error of the store if the keys have
+    not come, also that of a store that does not wait.
+
+    Args:
+        watch: called now and then; its exception ends the wait. None: nothing is called.
+    """
+    longest = _FIRST_WATCH
+    while True:
+        begin = time.monotonic()
+        part = end - begin if watch is None else min(end - begin, longest)
+        try:
+            wait(store, keys, part)
+            return None
+        except RuntimeError as error:
+            if watch is not None:
+                watch()
+            now = time.monotonic()
+            if now >= end or now < begin + part / 2:
+                return error
+        longest = min(2 * longest, _LAST_WATCH)
 
 
 def create(store, rank, size, seconds, name, tag=None, watch=None):
@@ -172,27 +195,14 @@ class _StoreGather:
         """False: not within these seconds."""
         if self._end <= time.monotonic():
             raise self._late([0])
-        return self._come([key], min(self._end, time.monotonic() + seconds)) is None
+        end = min(self._end, time.monotonic() + seconds)
+        return wait_watched(self._store, [key], end, self._watch) is None
 
     def _wait(self, keys, ranks):
-        error = self._come(keys, self._end)
+        error = wait_watched(self._store, keys, self._end, self._watch)
         if error is not None:
             missing = [rank for key, rank in zip(keys, ranks) if not self._store.check([key])]
             raise self._late(missing or [0]) from error
-
-    def _come(self, keys, end):
-        """Waits for keys. Returns the error of the store if they have not come."""
-        while True:
-            left = end - time.monotonic()
-            part = left if self._watch is None else min(left, _WATCH)
-            try:
-                wait(self._store, keys, part)
-                return None
-            except RuntimeError as error:
-                if self._watch is not None:
-                    self._watch()
-                if time.monotonic() >= end or time.monotonic() < end - left + part / 2:
-                    return error  # also one of a store that does not wait
 
     def _late(self, ranks):
         return BackendError(

@@ -38,7 +38,8 @@ class Link:
         self._lock = threading.Lock()
         self._collectives = InOrder(f"vescomm {name} collectives")
         self._messages = InAnyOrder(f"vescomm {name} messages")
-        self._of_callbacks = None  # the Link for calls of callbacks, or why there is none
+        self._of_callbacks = None  # the Link for calls of callbacks
+        self._of_callbacks_failure = None  # why there is none
         self._of_callbacks_lock = threading.Lock()
         self._closing = None
         self._closed = False  # close() has begun
@@ -80,13 +81,15 @@ class Link:
         this Link meanwhile.
         """
         with self._of_callbacks_lock:
+            if self._of_callbacks_failure is not None:
+                raise self._of_callbacks_failure
             if self._of_callbacks is None:
                 try:
                     self._of_callbacks = self._make_of_callbacks()
                 except Exception as error:
-                    self._of_callbacks = self.failed(error, "creating a communicator for callbacks")
-            if isinstance(self._of_callbacks, Exception):
-                raise self._of_callbacks
+                    why = self.failed(error, "creating a communicator for callbacks")
+                    self._of_callbacks_failure = why
+                    raise why from None
             return self._of_callbacks
 
     def _make_of_callbacks(self):
@@ -176,7 +179,7 @@ class Link:
                 stacklevel=3,
             )
         self._limit = seconds if seconds < self.seconds else None
-        if isinstance(self._of_callbacks, Link):
+        if self._of_callbacks is not None:
             self._of_callbacks._limit = self._limit
 
     def complete_in_thread(self, operation):
@@ -198,7 +201,7 @@ class Link:
             self._parent.abort(reason)
         elif self.usable():
             self.comm.abort(reason)
-            if isinstance(self._of_callbacks, Link):
+            if self._of_callbacks is not None:
                 self._of_callbacks.comm.abort(reason)
 
     def close(self):
@@ -209,7 +212,7 @@ class Link:
         self._collectives.end()
         self._messages.end()
         self._closing = closing.start(self)
-        if isinstance(self._of_callbacks, Link):
+        if self._of_callbacks is not None:
             self._of_callbacks.close()
 
     def join(self):
