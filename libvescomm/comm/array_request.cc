@@ -25,17 +25,28 @@ public:
           staging_(std::move(staging)) {}
 
     Run next(const Operation &operation) override {
-        // A rank that exchanges nothing in a gather_v or scatter_v completes it, even if the others
-        // made another call.
-        const bool uncompared = problem_->collective == Collective::gather_v ||
-                                problem_->collective == Collective::scatter_v;
-        return staging_->next(uncompared ? operation.signature() : 0);
+        return staging_->next(is_uncompared() ? operation.signature() : 0);
     }
     std::string object() const override {
         return " of " + std::to_string(elements_) + " " + name_of_type(type_);
     }
 
 private:
+    // True: a rank may complete the call although the others made another one. In a gather_v or
+    // scatter_v it may have nothing to exchange; the root of a broadcast does not wait for ranks of
+    // other nodes.
+    bool is_uncompared() const noexcept {
+        switch (problem_->collective) {
+            case Collective::gather_v:
+            case Collective::scatter_v:
+                return true;
+            case Collective::broadcast:
+                return problem_->nodes.count() > 1;
+            default:
+                return false;
+        }
+    }
+
     const vescomm_type_t type_;
     const std::int64_t elements_;
     const std::shared_ptr<StagingBuffer> staging_;

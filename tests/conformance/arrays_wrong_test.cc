@@ -154,8 +154,9 @@ TEST(MismatchedArrayCalls, AreReportedByTheNextCallIfARankHadNothingToExchange) 
                              VESCOMM_F32, 3, nullptr, nullptr, nullptr);
                 // A slow rank may already fail in the exchange.
                 if (status == VESCOMM_OK) status = sum(comm, output);
-                expect_mismatch(status, {"rank 1", "all_reduce of f32",
-                                         "or they differ in an earlier gather_v or scatter_v"});
+                expect_mismatch(status,
+                                {"rank 1", "all_reduce of f32",
+                                 "or they differ in an earlier gather_v, scatter_v or broadcast"});
             });
         }
     }
@@ -189,6 +190,23 @@ TEST(MismatchedArrayCalls, DifferentRootsAreReported) {
                                        nullptr);
         expect_mismatch(status, {"rank 2", "broadcast"});
     });
+}
+
+// Nor does it compare its call with ranks of other nodes, which may not have made theirs: the next
+// call on arrays does.
+TEST(MismatchedArrayCalls, DifferentRootsBetweenNodesAreReportedByTheNextCall) {
+    for (const auto &nodes : {std::vector{0, 1}, {0, 1, 2}, {0, 0, 1, 1}})
+        for (const auto &setup : setups_on_nodes(nodes)) {
+            SCOPED_TRACE(name_of(setup));
+            run_array_ranks(setup, [&](vescomm_comm_t *comm) {
+                Floats data(10, 1);
+                vescomm_status_t status =
+                    vescomm_broadcast(comm, data.data(), 10, VESCOMM_F32, comm->value->rank(),
+                                      nullptr, nullptr, nullptr);
+                if (status == VESCOMM_OK) status = sum(comm, data);
+                expect_mismatch(status, {"rank "});
+            });
+        }
 }
 
 TEST(MismatchedArrayCalls, AreReportedByRequestTest) {

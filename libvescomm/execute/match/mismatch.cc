@@ -26,7 +26,8 @@ std::string Mismatch::text() const {
                     "the calls of a group, which vescomm-info "
                     "--flight shows after a run with VESCOMM_FLIGHT_RECORDER=flight.%r"
                   : "",
-        arguments && history ? ", or they differ in an earlier gather_v or scatter_v" : "");
+        arguments && history ? ", or they differ in an earlier gather_v, scatter_v or broadcast"
+                             : "");
 }
 
 }  // namespace vescomm::internal

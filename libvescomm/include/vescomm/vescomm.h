@@ -1477,7 +1477,7 @@ VESCOMM_API vescomm_status_t vescomm_request_get_message(vescomm_request_t *requ
  *         this rank; the error text names the argument. VESCOMM_ERROR_MISMATCH: ranks made
  *         different calls; the error text names two of them, and the communicator is broken. A rank
  *         that needs no data of another rank in this call may complete it, and get this error from
- *         a later call.
+ *         a later call on arrays.
  *         VESCOMM_ERROR_OUT_OF_MEMORY: the call had no effect. VESCOMM_ERROR_UNSUPPORTED: the
  *         communicator has reached its maximum number of operations; create another one.
  *         VESCOMM_ERROR_TIMEOUT, VESCOMM_ERROR_PEER_FAILED.
