@@ -64,7 +64,10 @@ enum class FrameType : std::uint8_t {
     failure,  // either: the group is broken, and why
     goodbye,  // process: this member leaves in good order; hub: that member has left
     farewell,  // hub: every member has left
-    note,  // process: a note for a member; hub: the note of a member
+    // Process: a note for a member; hub: the note of a member; listening process, before the
+    // welcome:
+    // the members for which it waits.
+    note,
 };
 constexpr FrameType last_frame_type = FrameType::note;
 

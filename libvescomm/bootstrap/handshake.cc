@@ -208,6 +208,10 @@ ClientHandshake::State ClientHandshake::advance() {
         refusal_ = read_failure(reader);
         return State::refused;
     }
+    if (awaited_ == FrameType::welcome && type == FrameType::note) {
+        note_ = keys_.decoder.payload();
+        return State::waiting;
+    }
     if (type != awaited_) return State::not_vescomm;
     if (type == FrameType::challenge) {
         std::string_view payload = keys_.decoder.payload();

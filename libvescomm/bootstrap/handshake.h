@@ -143,6 +143,8 @@ public:
     }
     // The payload of the welcome; valid in state welcomed.
     std::string_view welcome() const { return keys_.decoder.payload(); }
+    // The payload of the latest note that came instead of the welcome; empty: none has come.
+    const std::string &note() const { return note_; }
     const Error &refusal() const { return refusal_; }
     FrameFault fault() const { return keys_.decoder.fault(); }
     unsigned version() const { return keys_.decoder.version(); }
@@ -159,6 +161,7 @@ private:
     bool authenticated_ = false;
     FrameType awaited_ = FrameType::challenge;
     SessionKeys keys_;
+    std::string note_;
     Error refusal_{VESCOMM_OK, ""};
 };
 

@@ -234,6 +234,13 @@ void HubSearch::fail_if_hopeless() {
     call(limits_.once ? Error(VESCOMM_ERROR_PEER_FAILED, trouble()) : *tries_.front().other_job);
 }
 
+std::string HubSearch::note() const {
+    for (const Try &each : tries_)
+        if (each.current.authenticated && !each.handshake.note().empty())
+            return each.handshake.note();
+    return {};
+}
+
 std::string HubSearch::trouble() const {
     std::string text;
     for (const Try &each : tries_) {

@@ -62,6 +62,8 @@ public:
 
     // True: failed() was called because a peer, which is alive, has refused this process.
     bool refused() const { return refused_; }
+    // The latest note of an authenticated process that has not welcomed this one yet; empty: none.
+    std::string note() const;
     // A sentence for a search that found nothing: the last error at each address.
     std::string trouble() const;
 

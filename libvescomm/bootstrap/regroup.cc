@@ -22,6 +22,14 @@ constexpr auto max_answer_time_lost = std::chrono::seconds(10);
 // Time after which a member comes again to a leader that has refused it.
 constexpr auto retry_pause = std::chrono::milliseconds(5);
 
+std::string absence_text(const std::vector<int> &missing, double waited_seconds) {
+    return fmt::format(
+        "{} did not take part in the shrinking of the communicator within {:.1f} s; see what {} "
+        "instead, or name {} as failed",
+        list_ranks(missing), waited_seconds, missing.size() == 1 ? "it does" : "they do",
+        missing.size() == 1 ? "it" : "them");
+}
+
 }  // namespace
 
 Regroup::Regroup(Network &network, SessionCore &core, const GroupId &group, int rank,
@@ -164,6 +172,27 @@ void Regroup::lead() {
     }
     schedule([this] { lead(); }, ask_period);
     decide();
+    if (!over_) notify();
+}
+
+std::vector<int> Regroup::missing() const {
+    std::vector<int> missing;
+    for (int member = 0; member < static_cast<int>(members_.size()); ++member)
+        if (is_missing(member)) missing.push_back(member);
+    return missing;
+}
+
+// Notifies the members that have come of those that are missing: their deadlines may pass first.
+void Regroup::notify() {
+    std::string note;
+    for (const int member : missing()) put_number(note, static_cast<std::uint32_t>(member));
+    for (SessionCore::Survivor &each : core_.survivors()) {
+        if (each.claim.group != group_ || each.claim.rank >= members_.size()) continue;
+        Member &its = members_[each.claim.rank];
+        if (its.notified == note) continue;
+        its.notified = note;
+        each.link->send(FrameType::note, note);
+    }
 }
 
 void Regroup::ask(int number) {
@@ -190,6 +219,11 @@ void Regroup::ask(int number) {
 
 void Regroup::decide() {
     if (over_) return;
+    for (int member = 0; member < static_cast<int>(members_.size()); ++member) {
+        Member &its = members_[static_cast<std::size_t>(member)];
+        if (has_come(member)) its.came = true;
+        else its.notified.clear();
+    }
     Result result;
     for (int member = 0; member < static_cast<int>(members_.size()); ++member) {
         if (members_[static_cast<std::size_t>(member)].excluded) continue;
@@ -229,20 +263,38 @@ void Regroup::decide() {
     });
 }
 
+// The members for which the leader waits, as its note says. Empty: it has sent none.
+std::vector<int> Regroup::noted_missing() const {
+    std::vector<int> missing;
+    if (!search_) return missing;
+    const std::string note = search_->note();
+    WireReader reader(note);
+    while (reader.good() && !reader.rest().empty()) {
+        const auto member = reader.number<std::uint32_t>();
+        if (!reader.good() || member >= members_.size()) return {};
+        missing.push_back(static_cast<int>(member));
+    }
+    return missing;
+}
+
 std::string Regroup::expire(double waited_seconds) {
     over_ = true;
-    if (leader() != rank_)
-        return fmt::format(
-            "rank {} did not take part in the shrinking of the communicator within "
-            "{:.1f} s; see what it does instead",
-            leader(), waited_seconds);
-    std::vector<int> missing;
-    for (int member = 0; member < static_cast<int>(members_.size()); ++member)
-        if (is_missing(member)) missing.push_back(member);
-    const std::string why = fmt::format(
-        "{} did not take part in the shrinking of the communicator within {:.1f} s; see "
-        "what they do instead, or name them as failed",
-        list_ranks(missing), waited_seconds);
+    if (leader() != rank_) {
+        std::vector<int> absent = noted_missing();
+        if (absent.empty()) absent = {leader()};
+        return absence_text(absent, waited_seconds);
+    }
+    // A member that has given up took part.
+    std::vector<int> absent, gave_up;
+    for (const int member : missing())
+        (members_[static_cast<std::size_t>(member)].came ? gave_up : absent).push_back(member);
+    const std::string why =
+        absent.empty()
+            ? fmt::format(
+                  "{} gave up the shrinking of the communicator before all had come; call it "
+                  "on all ranks at about the same time",
+                  list_ranks(gave_up))
+            : absence_text(absent, waited_seconds);
     for (SessionCore::Survivor &each : core_.survivors()) {
         if (each.claim.group != group_) continue;
         each.link->send(FrameType::failure,

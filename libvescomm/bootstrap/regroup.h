@@ -75,6 +75,8 @@ private:
         std::unique_ptr<MemberProbe> probe = {};
         std::optional<Clock::time_point> asked = {};
         bool listens = false;
+        bool came = false;  // it has come, but may have given up since
+        std::string notified = {};  // the latest note that it has got
     };
 
     int leader() const;
@@ -87,6 +89,9 @@ private:
     void ask(int member);
     void decide();
     bool has_come(int member) const;
+    std::vector<int> missing() const;
+    void notify();
+    std::vector<int> noted_missing() const;
     bool possible(const std::vector<int> &survivors) const;
     void schedule(std::function<void()> call, Clock::duration in);
     void fail(const Error &error);

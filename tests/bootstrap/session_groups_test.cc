@@ -5,6 +5,7 @@
 // single process. Ranks are threads; ranks that die are processes.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <latch>
 #include <set>
 
@@ -222,26 +223,33 @@ TEST(SessionShrink, ExcludesALivingRankThatIsNamedAsFailed) {
     }));
 }
 
+// Rank `absent` of three does not shrink; the others have so many seconds each.
+void expect_missing_rank(int absent, const std::array<double, 3> &seconds) {
+    const Place place(3);
+    std::latch given_up(2);
+    const auto outcomes = run_threads(place, [&](Control &control) {
+        if (control.rank() == absent) return given_up.wait();
+        std::vector<int> survivors;
+        const auto limit = Deadline::after(seconds[static_cast<std::size_t>(control.rank())]);
+        const Outcome outcome = outcome_of([&] { control.shrink({}, limit, survivors); });
+        given_up.count_down();
+        if (outcome) throw Error(outcome->first, outcome->second);
+    });
+    for (int rank = 0; rank < 3; ++rank)
+        if (rank != absent)
+            expect_outcome(outcomes[rank], VESCOMM_ERROR_TIMEOUT,
+                           {"rank " + std::to_string(absent) + " did not take part", "shrinking"});
+}
+
+// The leader waits for rank 2, and the other one for the leader, with equal deadlines or not.
 TEST(SessionShrink, NamesTheMissingRank) {
-    // The leader waits for rank 2; the others wait for a leader.
-    for (const int absent : {2, 0}) {
-        const Place place(3);
-        std::latch given_up(2);
-        const auto outcomes = run_threads(place, [&](Control &control) {
-            if (control.rank() == absent) return given_up.wait();
-            std::vector<int> survivors;
-            const bool patient = absent == 2 && control.rank() == 1;
-            const Outcome outcome = outcome_of(
-                [&] { control.shrink({}, patient ? generous() : Deadline::after(1), survivors); });
-            given_up.count_down();
-            if (outcome) throw Error(outcome->first, outcome->second);
-        });
-        for (int rank = 0; rank < 3; ++rank)
-            if (rank != absent)
-                expect_outcome(
-                    outcomes[rank], VESCOMM_ERROR_TIMEOUT,
-                    {"rank " + std::to_string(absent) + " did not take part", "shrinking"});
-    }
+    expect_missing_rank(2, {1, 1});
+    expect_missing_rank(2, {1, 300});
+    expect_missing_rank(2, {2, 1});
+}
+
+TEST(SessionShrink, NamesTheMissingLeader) {
+    expect_missing_rank(0, {0, 1, 1});
 }
 
 // ---- alone ----
