@@ -181,10 +181,11 @@ std::size_t Calls::find_suiting(const Request::Options &options, bool made_again
     return found;
 }
 
-std::size_t Calls::search(const CallArguments &arguments) const noexcept {
-    return sites_.find(hash_of(arguments, ranks_), [&](std::size_t index) {
+Calls::Cached *Calls::search(const CallArguments &arguments) noexcept {
+    const std::size_t at = sites_.find(hash_of(arguments, ranks_), [&](std::size_t index) {
         return cached_[index].request->repeats(arguments);
     });
+    return at == no_request ? nullptr : &cached_[at];
 }
 
 std::unique_ptr<Request> Calls::take_out(std::size_t at) noexcept {
@@ -195,8 +196,8 @@ std::unique_ptr<Request> Calls::take_out(std::size_t at) noexcept {
 }
 
 std::unique_ptr<Request> Calls::take(const CallArguments &arguments) noexcept {
-    const std::size_t at = locate(arguments);
-    return at == no_request ? nullptr : take_out(at);
+    Cached *const found = locate(arguments);
+    return found == nullptr ? nullptr : take_out(static_cast<std::size_t>(found - cached_.data()));
 }
 
 std::unique_ptr<Request> Calls::take(const Request &request) noexcept {

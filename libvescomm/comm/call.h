@@ -51,8 +51,8 @@ public:
     // The cached request that made a call with the same arguments last, or nullptr. It stays in the
     // cache.
     Request *find(const CallArguments &arguments) noexcept {
-        const std::size_t at = locate(arguments);
-        return at == no_request ? nullptr : cached_[at].request.get();
+        Cached *const found = locate(arguments);
+        return found == nullptr ? nullptr : found->request.get();
     }
     // Takes that request out of the cache; returns nullptr if there is none.
     std::unique_ptr<Request> take(const CallArguments &arguments) noexcept;
@@ -80,31 +80,29 @@ private:
     struct Cached {
         std::unique_ptr<Request> request;  // nullptr: the place is free
         std::uint64_t used = 0;  // higher: later
-        std::size_t next = 0;  // index of the one that find() or take() found after this one
+        Cached *next = nullptr;  // the one that find() or take() found after this one
         bool repeated = false;  // find() or take() has found it
     };
 
     Calls(std::shared_ptr<StagingBuffer> staging, std::shared_ptr<EagerBuffers> eager_buffers);
 
-    // The index of the cached request that repeats a call, or no_request. Counts the use. Programs
-    // repeat their calls in the same order: where they do, no hash is computed.
-    std::size_t locate(const CallArguments &arguments) noexcept {
-        if (cached_.empty()) return no_request;
-        Cached &last = cached_[last_];
-        if (last.next >= cached_.size() || !cached_[last.next].request ||
-            !cached_[last.next].request->repeats(arguments)) [[unlikely]] {
-            const std::size_t at = search(arguments);
-            if (at == no_request) return no_request;
-            last.next = at;
+    // The cached request that repeats a call, or nullptr. Counts the use. Programs repeat their
+    // calls in the same order: where they do, no hash is computed.
+    Cached *locate(const CallArguments &arguments) noexcept {
+        Cached *found = last_->next;
+        if (found == nullptr || !found->request || !found->request->repeats(arguments))
+            [[unlikely]] {
+            found = search(arguments);
+            if (found == nullptr) return nullptr;
+            last_->next = found;
         }
-        last_ = last.next;
-        Cached &found = cached_[last_];
-        found.repeated = true;
-        found.used = ++uses_;
-        return last_;
+        last_ = found;
+        found->repeated = true;
+        found->used = ++uses_;
+        return found;
     }
     // As locate(), by the hash of the arguments. Counts nothing.
-    std::size_t search(const CallArguments &arguments) const noexcept;
+    Cached *search(const CallArguments &arguments) noexcept;
     std::unique_ptr<Request> take_out(std::size_t at) noexcept;
     // True if a call with this hash was made not long ago. Remembers this one.
     bool is_made_again(const CallKey &key) noexcept;
@@ -115,13 +113,14 @@ private:
     std::shared_ptr<StagingBuffer> staging_;
     std::shared_ptr<EagerBuffers> eager_buffers_;
     int ranks_;
-    std::vector<Cached> cached_;
+    std::vector<Cached> cached_;  // never grows beyond its first capacity
     CallSites sites_;  // indices of cached_, by the hash of the arguments
     // Hashes of the latest calls that no cached request had made before.
     std::array<std::uint32_t, 256> made_ = {};
     std::size_t oldest_made_ = 0;
     std::uint64_t uses_ = 0;
-    std::size_t last_ = 0;  // index of the request that locate() has found last
+    Cached first_;  // holds no request
+    Cached *last_ = &first_;  // the one that locate() has found last
     Call blank_;
     Request::Arrays arrays_;  // for request(), which reuses its capacity
     std::unique_ptr<CallGroups> groups_;

@@ -122,6 +122,9 @@ public:
     // Call check() before.
     void start(Operation &operation, const Run &run) { engine_.start(operation, run); }
     bool run(Operation &operation, const Run &run) { return engine_.run(operation, run); }
+    bool run_small(Operation &operation, const Run &run) {
+        return engine_.run_small(operation, run);
+    }
     bool poll(Operation &operation) { return engine_.poll(operation); }
     bool test(Operation &operation, Silence &silence, const std::function<std::string()> &what) {
         return engine_.test(operation, silence, what);

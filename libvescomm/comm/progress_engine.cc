@@ -18,25 +18,24 @@ namespace {
 // Calls of progress within start(). The progress thread does the rest.
 constexpr int max_start_rounds = 2;
 
-// Polls of run() and poll(), which hold the lock meanwhile: some microseconds.
-constexpr int max_polls = 400;
+}  // namespace
 
-[[noreturn, gnu::cold, gnu::noinline]] void refuse_running() {
+void ProgressEngine::refuse_running() {
     throw Error(VESCOMM_ERROR_INVALID_ARGUMENT, "the request is running already");
 }
 
-[[noreturn, gnu::cold, gnu::noinline]] void refuse_run_number() {
+void ProgressEngine::refuse_run_number() {
     throw Error(VESCOMM_ERROR_UNSUPPORTED,
                 "flags count 2^32 - 1 runs, and this is one more; make another request, or for "
                 "barriers and arrays another communicator");
 }
 
-}  // namespace
-
 void ProgressEngine::set_transports(Transports transports, int local_rank, int spins) {
     running_.set_transports(std::move(transports));
     sleepers_.set_board(*running_.transports().intra_node->board(), local_rank);
+    constexpr int max_polls = 400;
     spins_ = spins;
+    polls_ = std::min(spins, max_polls);
 }
 
 void ProgressEngine::start_thread() {
@@ -78,11 +77,6 @@ bool ProgressEngine::retire(std::unique_ptr<Operation> operation) noexcept {
     return running_.retire(std::move(operation));
 }
 
-void ProgressEngine::check_startable(const Operation &operation, const Run &run) {
-    if (!operation.settled()) refuse_running();
-    if (run.number >> 32 != 0) refuse_run_number();
-}
-
 void ProgressEngine::start(Operation &operation, const Run &run) {
     if (polls_directly()) {
         const EngineLock::Caller lock(lock_);
@@ -111,13 +105,13 @@ bool ProgressEngine::run(Operation &operation, const Run &run) {
     }
     const EngineLock::Caller lock(lock_);
     check_startable(operation, run);
-    return running_.run(operation, run, std::min(spins_, max_polls));
+    return running_.run(operation, run, polls_);
 }
 
 bool ProgressEngine::poll(Operation &operation) {
     if (!polls_directly()) return false;
     const EngineLock::Caller lock(lock_);
-    return running_.poll(operation, std::min(spins_, max_polls));
+    return running_.poll(operation, polls_);
 }
 
 // A program may call this in a loop: threads that wait for the lock go first.

@@ -76,6 +76,13 @@ public:
     // start(), and a first wait without sleep. Returns true if the operation is complete; otherwise
     // wait for it.
     bool run(Operation &operation, const Run &run);
+    // run() of a small operation.
+    bool run_small(Operation &operation, const Run &run) {
+        if (!polls_directly()) return this->run(operation, run);
+        const EngineLock::Caller lock(lock_);
+        check_startable(operation, run);
+        return running_.run_small(operation, run, polls_);
+    }
     // The beginning of a wait, for some microseconds. Returns true if the operation is complete;
     // otherwise wait for it. Does nothing where other ways of waiting are faster.
     bool poll(Operation &operation);
@@ -172,7 +179,14 @@ private:
     // Between two attempts.
     void let_others() const noexcept;
     // Throws unless the run can be started. Under the lock.
-    static void check_startable(const Operation &operation, const Run &run);
+    static void check_startable(const Operation &operation, const Run &run) {
+        if (!operation.settled()) [[unlikely]]
+            refuse_running();
+        if (run.number >> 32 != 0) [[unlikely]]
+            refuse_run_number();
+    }
+    [[noreturn, gnu::cold]] static void refuse_running();
+    [[noreturn, gnu::cold]] static void refuse_run_number();
     // Among the ranks of one node, without a progress thread, a small collective takes less time
     // than the general way of an operation through start() and wait().
     bool polls_directly() const noexcept { return !pollers_.threaded() && !between_nodes(); }
@@ -233,6 +247,7 @@ private:
     Pollers pollers_;
     RunningOperations running_;  // guarded by lock_
     int spins_ = 0;  // polls of a wait before it yields its core
+    int polls_ = 0;  // of run() and poll(), which hold the lock meanwhile: some microseconds
     LongWaits long_waits_;  // guarded by lock_
     std::mutex searches_mutex_;
     std::vector<Search *> searches_;  // guarded by searches_mutex_

@@ -58,8 +58,7 @@ std::string Request::describe() const {
     return text;
 }
 
-void Request::require_idle() const {
-    comm_->check();
+void Request::require_idle_memory() const {
     if (running())
         refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options_,
                "the request" + path_->object() + " is running already; wait for it first");
@@ -72,7 +71,7 @@ void Request::require_idle() const {
                    "different memories");
 }
 
-Run Request::next_run() {
+inline Run Request::next_run() {
     require_idle();
     const Run run = path_->next(*operation_);
     if (partial_sums_ != nullptr) partial_sums_->last_user = this;
@@ -87,7 +86,10 @@ void Request::start() {
 }
 
 void Request::run() {
-    const bool complete = comm_->run(*operation_, next_run());
+    const Run run = next_run();
+    const bool complete =
+        operation_->is_small() ? comm_->run_small(*operation_, run) : comm_->run(*operation_, run);
+    if (complete && started_at_ == 0) return;
     started_.store(true, std::memory_order_relaxed);
     if (!complete) comm_->wait(*operation_, [this] { return describe(); });
     finish();

@@ -64,7 +64,11 @@ public:
     }
 
     // Throws unless start() would start it.
-    void require_idle() const;
+    void require_idle() const {
+        comm_->check();
+        if (running() || partial_sums_ != nullptr) [[unlikely]]
+            require_idle_memory();
+    }
     void start();
     bool test();
     void wait();
@@ -88,6 +92,7 @@ private:
             const Bindings &bindings);
 
     std::string describe() const;
+    void require_idle_memory() const;
     // The next run, which is about to start.
     Run next_run();
     void finish();

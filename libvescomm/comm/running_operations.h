@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/deadline.h"
+#include "base/pause.h"
 #include "comm/call_watch.h"
 #include "comm/comm_failure.h"
 #include "comm/flight.h"
@@ -17,6 +18,7 @@
 #include "execute/operation.h"
 #include "observe/flight_recorder.h"
 #include "topology/nodes.h"
+#include "transport/signal_board.h"
 #include "transport/transports.h"
 
 namespace vescomm::internal {
@@ -58,6 +60,24 @@ public:
     // times; if others run, executes the possible steps of all once. Returns true if it is
     // complete.
     bool run(Operation &operation, const Run &run, int polls) noexcept;
+    // The same for a small operation.
+    bool run_small(Operation &operation, const Run &run, int polls) noexcept {
+        if (!operations_.running().empty()) [[unlikely]]
+            return this->run(operation, run, polls);
+        operation.start_small(run);
+        record_start(operation);
+        // Without a pause, polls take the line of a flag from a far rank that is about to raise it.
+        for (int poll = 0; poll <= polls && !failure_.stops_transports(); ++poll) {
+            if (!operation.advance_small()) {
+                pause_core();
+                continue;
+            }
+            if (settle_small(operation)) return true;
+            break;
+        }
+        operations_.start(operation);
+        return false;
+    }
     // The same for an operation that was started.
     bool poll(Operation &operation, int polls) noexcept;
     const std::vector<Operation *> &running() const noexcept { return operations_.running(); }
@@ -84,12 +104,29 @@ public:
 private:
     void begin(Operation &operation, const Run &run) noexcept {
         operation.start(run);
+        record_start(operation);
+    }
+    void record_start(Operation &operation) noexcept {
         operation.flight =
             recorder_.start(operation.flight_word(), takes_time(operation.flight_word()));
         if (operation.is_message())
             recorder_.set_message(operation.flight, operation.peer(), operation.tag(),
                                   operation.peer() == VESCOMM_ANY_SOURCE);
         else started_.start(operation.run_id());
+    }
+    // Settles a small operation whose steps have been executed. False: the communicator is broken,
+    // or will be.
+    bool settle_small(Operation &operation) noexcept {
+        if (!operation.proven_by_completion() && !operation.agrees_with_node() &&
+            !require_match(operation))
+            return false;
+        if (board_->withdrawn()) [[unlikely]] {
+            operation.mark_failed();
+            return false;
+        }
+        recorder_.complete(operation.flight);
+        operation.settle_small();
+        return true;
     }
     // Polls the operation, which is the only one that runs. Returns true if it is complete; it has
     // then been settled.

@@ -10,7 +10,6 @@
 #include "base/types.h"
 #include "comm/memory_pool.h"
 #include "execute/kernels.h"
-#include "execute/match/signature.h"
 #include "execute/registered_arrays.h"
 #include "schedule/rails.h"
 #include "transport/shared_memory.h"
@@ -142,17 +141,6 @@ void StagingBuffer::bind(Bindings &bindings, const AlgorithmEntry &algorithm, ve
     if (comm_->nodes().count() == 1) bindings.distance = &distance_;
     // They are compared with the calls of ranks on other nodes only.
     if (comm_->nodes().count() > 1) bindings.match.recent_calls = recent_calls_.get();
-}
-
-Run StagingBuffer::next(std::uint32_t uncompared) {
-    const std::uint32_t before = history_;
-    if (uncompared != 0) history_ = Signature::history(history_, uncompared);
-    const std::uint64_t sequence = ++operations_;
-    return {.number = SlotSequences::run(sequence),
-            .slot = SlotSequences::staging_slot(sequence),
-            .channel = SlotSequences::inline_slot(sequence),
-            .history = before,
-            .sequence = sequence};
 }
 
 }  // namespace vescomm::internal

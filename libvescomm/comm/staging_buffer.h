@@ -7,6 +7,7 @@
 
 #include "comm/memory.h"
 #include "execute/bindings.h"
+#include "execute/match/signature.h"
 #include "execute/operation.h"
 #include "execute/read_distance.h"
 #include "schedule/problem.h"
@@ -37,7 +38,16 @@ public:
     // The run of the next operation. `uncompared`: the signature of an operation that a rank may
     // complete without exchanging anything, 0 for all others. It becomes a part of the signatures
     // of all later operations, in which ranks compare it.
-    Run next(std::uint32_t uncompared);
+    Run next(std::uint32_t uncompared) noexcept {
+        const std::uint32_t before = history_;
+        if (uncompared != 0) history_ = Signature::history(history_, uncompared);
+        const std::uint64_t sequence = ++operations_;
+        return {.number = SlotSequences::run(sequence),
+                .slot = SlotSequences::staging_slot(sequence),
+                .channel = SlotSequences::inline_slot(sequence),
+                .history = before,
+                .sequence = sequence};
+    }
     // Within this node.
     ReadDistance &distance() { return distance_; }
 

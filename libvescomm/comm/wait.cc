@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/interrupt.h"
+#include "base/pause.h"
 #include "comm/progress_engine.h"
 #include "comm/wait_sentences.h"
 
@@ -20,14 +21,6 @@ namespace {
 // Attempts before a wait reads the clock.
 constexpr int spins_uncounted = 50;
 constexpr int yields = 50;
-
-void pause_core() noexcept {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    asm volatile("yield");
-#endif
-}
 
 // The moments at which a long wait asks other ranks whether they wait elsewhere: rarely in a job
 // whose ranks take long to arrive.

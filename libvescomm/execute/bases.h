@@ -18,6 +18,9 @@ struct Address {
     std::uint64_t offset = 0;  // bytes
 };
 
+// The slots of a run.
+enum class SlotKind : std::uint8_t { none, staging, inlined };
+
 // Bytes from one slot to another, negative to an earlier one.
 inline std::ptrdiff_t slot_distance(std::uint32_t from, std::uint32_t to,
                                     std::uint64_t slot_bytes) noexcept {
@@ -47,6 +50,11 @@ public:
 
     std::byte *at(const Address &address) const noexcept {
         return all_[address.base] + address.offset;
+    }
+    // The slot in which an address lies.
+    SlotKind slot_of(const Address &address) const noexcept {
+        if (address.base < first_.staging) return SlotKind::none;
+        return address.base < first_.inlined ? SlotKind::staging : SlotKind::inlined;
     }
     // The first byte of the output.
     std::byte *output() const noexcept { return all_[first_.output]; }

@@ -27,6 +27,34 @@ public:
         kernels_.convert(to, step.to_type, from, step.from_type, step.count, streaming);
     }
 
+    // The loop that alone performs a reduction of contributions.
+    struct SingleLoop {
+        Fold *run = nullptr;  // nullptr: reduce() is needed
+        double scale = 1;
+    };
+    SingleLoop single_loop(const BoundStep &step) const noexcept {
+        if (step.sum.started || step.sum.partials > 0) return {};
+        const Reduction how{.op = reduction_.op,
+                            .divisor = step.sum.finish ? reduction_.divisor : 1};
+        return {
+            .run = kernels_.single_loop(how, step.sum.contributions, step.from_type, step.to_type),
+            .scale = 1.0 / how.divisor};
+    }
+    // `at(i)` is the first byte of contribution i.
+    template <typename At>
+    void reduce(const SingleLoop &loop, std::size_t contributions, std::byte *to, std::size_t count,
+                At at) noexcept {
+        for (std::size_t i = 0; i < contributions; ++i) pointers_[i] = at(i);
+        loop.run({.sources = pointers_.data(),
+                  .n = static_cast<int>(contributions),
+                  .first = 0,
+                  .start = nullptr,
+                  .factors = reduction_.op == VESCOMM_PREMULTIPLIED_SUM ? factors_.data() : nullptr,
+                  .scale = loop.scale,
+                  .to = to,
+                  .count = count});
+    }
+
     // `at(source, bytes)` is the first of the bytes that the step reads of a source.
     template <typename At>
     void reduce(const BoundLane &lane, const BoundStep &step, std::byte *to, At at) noexcept {

@@ -25,23 +25,23 @@ public:
           context_(context),
           match_(match),
           program_(program),
-          board_(bindings.intra_node->board()) {}
+          board_(bindings.intra_node->board()),
+          releases_(bindings.sequences == nullptr ? nullptr : &board_->own(bindings.release)) {}
 
-    // True: the rank that the step waits for has raised the flag, in the same call.
-    bool raised(const BoundStep &wait) noexcept {
-        const auto local = static_cast<std::size_t>(bindings_.nodes.local_rank(wait.peer));
-        const InlineFlag &flag = wait.flag == inline_flag
-                                     ? context_.inline_flag_of(local)
-                                     : context_.pair_flag_of(local, context_.local());
-        if (flag.call.load(std::memory_order_acquire) != context_.word(match_.shown_to(wait.peer)))
+    // True: a local peer has raised its inline flag, or with `pairs` its pair flag for this rank,
+    // in the same call. `local`: its local rank.
+    bool raised(bool pairs, std::size_t local, int peer) noexcept {
+        const InlineFlag &flag =
+            pairs ? context_.pair_flag_of(local, context_.local()) : context_.inline_flag_of(local);
+        if (flag.call.load(std::memory_order_acquire) != context_.word(match_.shown_to(peer)))
             return false;
         bindings_.sequences->observe(local, flag.released.load(std::memory_order_relaxed));
         return true;
     }
 
-    // Raises inline_flag, or the pair flags for all local peers.
-    void raise(std::uint32_t flag) noexcept {
-        if (flag == inline_flag) {
+    // Raises the inline flag, or with `pairs` the pair flags for all local peers.
+    void raise(bool pairs) noexcept {
+        if (!pairs) {
             raise(context_.inline_flag_of(context_.local()), match_.signature());
         } else {
             for (std::size_t local = 0; local < context_.locals().size(); ++local)
@@ -49,6 +49,12 @@ public:
                     raise(context_.pair_flag_of(context_.local(), local),
                           match_.shown_to(context_.locals()[local]));
         }
+        board_->stored();
+    }
+
+    // Shows the local peers which operations this rank has released.
+    void publish_releases() noexcept {
+        releases_->store(bindings_.sequences->released(), std::memory_order_release);
         board_->stored();
     }
 
@@ -88,6 +94,7 @@ private:
     const CallMatch &match_;
     const Program &program_;
     SignalBoard *const board_;
+    std::atomic<std::uint64_t> *const releases_;  // of this rank; nullptr: no staging buffer
 };
 
 }  // namespace vescomm::internal

@@ -116,6 +116,11 @@ struct Kernels {
                 std::span<const void *const> partials, void *to, vescomm_type_t to_type,
                 std::size_t count) const noexcept;
 
+    // The loop with which reduce() combines `sources` contributions, all in one call; nullptr: it
+    // takes several calls, or other loops as well.
+    Fold *single_loop(const Reduction &how, std::size_t sources, vescomm_type_t type,
+                      vescomm_type_t to_type) const noexcept;
+
     // Sum of x * x over f32 or bf16, in f64. Element i is added to running sum i mod 64; the 64
     // sums are then halved until one is left (0 += 32, 1 += 33, ...). Unlike the functions above,
     // the order depends on the first element of the call: equal bits need equal cuts.

@@ -3,6 +3,7 @@
 #include "execute/operation.h"
 
 #include <algorithm>
+#include <cstring>
 #include <iterator>
 
 #include "base/deadline.h"
@@ -11,16 +12,6 @@
 #include "schedule/send_receive.h"
 
 namespace vescomm::internal {
-
-namespace {
-
-// The thread that adds holds the lock; others only read.
-template <typename T>
-void add(std::atomic<T> &counter, T more) {
-    counter.store(counter.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
-}
-
-}  // namespace
 
 Operation::Operation(const Schedule &schedule, const Bindings &bindings, Counters &counters)
     : bindings_(bindings),
@@ -31,7 +22,8 @@ Operation::Operation(const Schedule &schedule, const Bindings &bindings, Counter
       inline_flags_(bindings_, context_, match_, program_),
       counters_(counters),
       loops_(bindings_.reduction, program_.max_sources),
-      progress_(program_) {
+      progress_(program_),
+      small_(program_, bindings_, loops_) {
     registration_.set_arrays(bindings_.source.pieces, bindings_.output.pieces);
     if (bindings_.message.arrivals != nullptr) receiver_.emplace(bindings_, context_, program_);
 }
@@ -47,20 +39,15 @@ void Operation::move_arrays(std::span<const Piece> source, std::span<const Piece
     registration_.set_arrays(source, output);
 }
 
-void Operation::start(const Run &run) noexcept {
-    match_.start(run);
-    if (receiver_) {
-        receiver_->start();
-    } else {
-        context_.start(run);
-        program_.bases.move_to(run.slot, run.channel);
-    }
-    progress_.start(program_);
-    waited_seconds.store(0, std::memory_order_relaxed);
-    add(counters_.operations, std::uint64_t{1});
+bool Operation::advance() noexcept {
+    if (!is_small()) return advance_lanes();
+    const std::size_t &at = progress_.lanes()[0].at;
+    const std::size_t before = at;
+    if (before < small_.steps.size()) advance_small();
+    return at != before;
 }
 
-bool Operation::advance() noexcept {
+bool Operation::advance_lanes() noexcept {
     bool moved = false, pause = false;
     auto &lanes = progress_.lanes();
     for (bool again = true; again;) {
@@ -85,33 +72,62 @@ bool Operation::advance() noexcept {
     return moved;
 }
 
-void Operation::settle() noexcept {
-    progress_.settle();
-    const Run &run = context_.run();
-    if (bindings_.message.queues != nullptr) {
-        MessageQueue &queue = bindings_.message.queues[run.slot];
-        queue.completed = run.number;
-        queue.unread = context_.word(program_.lanes[0].steps[0].value);
+bool Operation::advance_small() noexcept {
+    std::size_t &at = progress_.lanes()[0].at;
+    for (const std::size_t end = small_.steps.size(); at < end; ++at) {
+        const SmallStep &step = small_.steps[at];
+        switch (step.action) {
+            case Action::acquire:
+                if (!slot_is_free()) return false;
+                match_.acquired();
+                break;
+            case Action::copy: {
+                std::byte *const to = this->at(step.to), *const from = this->at(step.from);
+                if (to != from && step.bytes > 0) std::memcpy(to, from, step.bytes);
+                Counters::add(counters_.bytes_written, step.bytes);
+                break;
+            }
+            case Action::reduce:
+                loops_.reduce(step.loop, step.sources, this->at(step.to), step.count,
+                              [&, sources = &small_.sources[step.first_source]](std::size_t i) {
+                                  return this->at(sources[i]);
+                              });
+                Counters::add(counters_.bytes_reduced, step.bytes);
+                break;
+            case Action::signal:
+                inline_flags_.raise(step.pairs);
+                break;
+            case Action::wait:
+                if (!inline_flags_.raised(step.pairs, step.local, step.peer)) return false;
+                break;
+            case Action::put:
+                break;
+        }
     }
-    if (bindings_.sequences == nullptr) return;
-    bindings_.sequences->release(run.sequence);
-    inline_flags_.prefetch_next_but_one();
-    bindings_.intra_node->signal(bindings_.rank, bindings_.release,
-                                 bindings_.sequences->released());
+    progress_.end_lane();
+    return true;
+}
+
+void Operation::settle_message() noexcept {
+    const Run &run = context_.run();
+    MessageQueue &queue = bindings_.message.queues[run.slot];
+    queue.completed = run.number;
+    queue.unread = context_.word(program_.lanes[0].steps[0].value);
 }
 
 bool Operation::released_by(std::size_t local) const noexcept {
     const Run &run = context_.run();
-    const auto released = [&] {
-        return bindings_.intra_node->signalled(context_.locals()[local], bindings_.release);
-    };
-    if (bindings_.sequences == nullptr) return released() >= run.releases;
-    const auto is_free = [&] {
-        return bindings_.sequences->free(local, run.sequence, program_.uses_staging() || is_new());
-    };
-    if (is_free()) return true;
-    bindings_.sequences->observe(local, released());
-    return is_free();
+    const std::uint64_t released =
+        bindings_.intra_node->signalled(context_.locals()[local], bindings_.release);
+    if (bindings_.sequences == nullptr) return released >= run.releases;
+    bindings_.sequences->observe(local, released);
+    return is_known_free(local);
+}
+
+bool Operation::slot_is_free() const noexcept {
+    for (std::size_t local = 0; local < context_.locals().size(); ++local)
+        if (!is_known_free(local) && !released_by(local)) return false;
+    return true;
 }
 
 // A receiver has its eager buffer once it has found its message.
@@ -136,14 +152,16 @@ bool Operation::ready(const BoundStep &step) noexcept {
     if (step.action == Action::wait) return ready_to_go_on(step);
     if (step.action == Action::acquire) {
         if (bindings_.is_message()) return has_buffer(step);
-        for (std::size_t local = 0; local < context_.locals().size(); ++local)
-            if (!released_by(local)) return false;
+        return slot_is_free();
     }
     return true;
 }
 
 bool Operation::ready_to_go_on(const BoundStep &wait) noexcept {
-    if (lies_beside_data(wait.flag)) return inline_flags_.raised(wait);
+    if (lies_beside_data(wait.flag))
+        return inline_flags_.raised(wait.flag == pair_flag,
+                                    static_cast<std::size_t>(bindings_.nodes.local_rank(wait.peer)),
+                                    wait.peer);
     // An eager put leaves at once, unless its receiver keeps many already: it keeps this one until
     // it grants the credit.
     if (wait.eager)
@@ -169,13 +187,13 @@ void Operation::take_message() noexcept {
     progress_.lanes()[0].at = last;
     if (!receiver_->expected()) return;
     const MessageReceiver::Moved moved = receiver_->take_copy();
-    add(counters_.bytes_written, moved.bytes);
+    Counters::add(counters_.bytes_written, moved.bytes);
     progress_.lanes()[0].at = std::min(receive_steps_of_chunk * moved.chunks, last);
 }
 
 void Operation::signal(const BoundStep &step) noexcept {
     if (step.conditional && !match_.forwarded().any_local_receives(step.peer)) return;
-    if (lies_beside_data(step.flag)) return inline_flags_.raise(step.flag);
+    if (lies_beside_data(step.flag)) return inline_flags_.raise(step.flag == pair_flag);
     match_.before_signal();
     const SignalName name = context_.own(step.flag);
     const std::uint64_t word = context_.word(step.value);
@@ -192,14 +210,14 @@ const std::byte *Operation::at(const BoundSource &source, std::uint64_t bytes) n
     const std::byte *registered =
         source.registered.local < 0 ? nullptr : registration_.find(source.registered, bytes);
     if (registered == nullptr) return at(source.address);
-    add(counters_.bytes_registered, bytes);
+    Counters::add(counters_.bytes_registered, bytes);
     return registered;
 }
 
 void Operation::put(const BoundStep &step) noexcept {
     if (step.final_peer != no_rank) match_.put_signature(step, progress_.puts_pending());
     progress_.puts_pending().fetch_add(1, std::memory_order_relaxed);
-    add(counters_.bytes_sent, step.bytes);
+    Counters::add(counters_.bytes_sent, step.bytes);
     step.transport->put(
         {.peer = step.peer,
          .from = at(step.from.address),
@@ -245,14 +263,14 @@ void Operation::move(const BoundLane &lane, const BoundStep &step) noexcept {
         const bool streaming =
             step.streaming || (step.to_staging && bindings_.distance->far(context_.run().sequence));
         loops_.copy(step, at(step.to), source_at(step.from, read), streaming);
-        add(counters_.bytes_written, step.bytes);
+        Counters::add(counters_.bytes_written, step.bytes);
     } else {
         loops_.reduce(lane, step, at(step.to), source_at);
-        add(counters_.bytes_reduced, step.bytes);
+        Counters::add(counters_.bytes_reduced, step.bytes);
     }
     if (!step.timed) return;
     const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-    add(counters_.busy_seconds, seconds);
+    Counters::add(counters_.busy_seconds, seconds);
     if (step.staged_sources > 0 && staged && !step.streaming)
         bindings_.distance->observe(context_.run().sequence, step.staged_sources * read, seconds);
 }
@@ -302,7 +320,7 @@ std::vector<int> Operation::waiting_for(bool directly) const {
             continue;
         }
         for (std::size_t local = 0; local < locals.size(); ++local)
-            if (!released_by(local)) peers.push_back(locals[local]);
+            if (!is_known_free(local) && !released_by(local)) peers.push_back(locals[local]);
     }
     std::sort(peers.begin(), peers.end());
     peers.erase(std::unique(peers.begin(), peers.end()), peers.end());

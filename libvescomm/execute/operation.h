@@ -18,6 +18,7 @@
 #include "execute/registered_arrays.h"
 #include "execute/run_context.h"
 #include "execute/run_progress.h"
+#include "execute/small_program.h"
 #include "schedule/schedule.h"
 
 namespace vescomm::internal {
@@ -27,6 +28,12 @@ struct Counters {
     std::atomic<std::uint64_t> operations{0}, bytes_written{0}, bytes_reduced{0}, bytes_sent{0},
         bytes_registered{0}, sleeps{0};
     std::atomic<double> busy_seconds{0}, waiting_seconds{0};
+
+    // The thread that adds holds the lock of the progress engine; others only read.
+    template <typename T>
+    static void add(std::atomic<T> &counter, T more) noexcept {
+        counter.store(counter.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
+    }
 };
 
 // A schedule bound to memory and transports, made once and run many times: THE executor. It knows
@@ -46,7 +53,18 @@ public:
     void set_tag(std::int32_t tag) noexcept;
 
     // `run`: not used by an operation that receives a message, which finds the run itself.
-    void start(const Run &run) noexcept;
+    void start(const Run &run) noexcept {
+        if (is_small()) return start_small(run);
+        match_.start(run);
+        if (receiver_) {
+            receiver_->start();
+        } else {
+            context_.start(run);
+            program_.bases.move_to(run.slot, run.channel);
+        }
+        progress_.start(program_);
+        count_start();
+    }
 
     // Executes all steps that are possible without waiting. True: at least one was.
     bool advance() noexcept;
@@ -60,6 +78,7 @@ public:
     }
     // Advertises the signature to this node and to the ranks of other nodes that the run waits for.
     void advertise_signature() noexcept;
+    bool agrees_with_node() const noexcept { return match_.agrees_with_node(); }
     // True: a lane has stopped before data of a rank that made another call.
     bool stopped() const noexcept { return match_.stopped(); }
     // True: completion proves that all ranks made the same call.
@@ -68,7 +87,29 @@ public:
     void mark_failed() noexcept { progress_.mark_failed(); }
 
     // Ends a completed run; releases its slot.
-    void settle() noexcept;
+    void settle() noexcept {
+        if (bindings_.message.queues != nullptr) settle_message();
+        if (bindings_.sequences != nullptr) return settle_small();
+        progress_.settle();
+    }
+
+    // ---- small operations: start(), advance() and settle(), with fewer branches ----
+
+    bool is_small() const noexcept { return !small_.steps.empty(); }
+    void start_small(const Run &run) noexcept {
+        match_.start(run);
+        context_.start(run);
+        progress_.start_lane(small_.steps.size());
+        count_start();
+    }
+    // Returns true if all steps have been executed.
+    bool advance_small() noexcept;
+    void settle_small() noexcept {
+        progress_.settle();
+        bindings_.sequences->release(context_.run().sequence);
+        inline_flags_.prefetch_next_but_one();
+        inline_flags_.publish_releases();
+    }
     // True: every run that was started has been settled.
     bool settled() const noexcept { return progress_.settled(); }
 
@@ -126,7 +167,25 @@ private:
     // True in the first runs, which no rank begins more than staging_slots ahead of the others: if
     // their programs differ from the first call on, the error comes after few calls.
     bool is_new() const noexcept { return progress_.runs() <= inline_slots; }
+    // Observes anew whether a local peer has released the memory of the run.
     bool released_by(std::size_t local) const noexcept;
+    // True: as far as this rank has observed, a local peer has released the slot of the run.
+    bool is_known_free(std::size_t local) const noexcept {
+        return bindings_.sequences != nullptr &&
+               bindings_.sequences->free(local, context_.run().sequence,
+                                         program_.uses_staging() || is_new());
+    }
+    // True: every rank of this node has released the slot of the run.
+    bool slot_is_free() const noexcept;
+    std::byte *at(const SmallAddress &address) const noexcept {
+        return program_.bases.at({address.base, address.offset}) + context_.offset_of(address.slot);
+    }
+    void count_start() noexcept {
+        waited_seconds.store(0, std::memory_order_relaxed);
+        Counters::add(counters_.operations, std::uint64_t{1});
+    }
+    bool advance_lanes() noexcept;
+    void settle_message() noexcept;
     bool ready(const BoundStep &step) noexcept;
     bool ready_to_go_on(const BoundStep &wait) noexcept;
     void execute(const BoundLane &lane, const BoundStep &step) noexcept;
@@ -147,6 +206,7 @@ private:
     Counters &counters_;
     ElementLoops loops_;
     RunProgress progress_;
+    const SmallProgram small_;
 };
 
 }  // namespace vescomm::internal

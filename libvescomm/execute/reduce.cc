@@ -163,27 +163,34 @@ private:
 
 }  // namespace
 
+Fold *Kernels::single_loop(const Reduction &how, std::size_t sources, vescomm_type_t type,
+                           vescomm_type_t to_type) const noexcept {
+    if (how.streaming || divides(how, type)) return nullptr;
+    const FoldLoop loop = loops.fold(how.op, to_type, type);
+    return sources <= loop.max ? loop.run : nullptr;
+}
+
 void Kernels::reduce(const Reduction &how, std::span<const void *const> sources,
                      vescomm_type_t type, std::span<const void *const> partials, void *to,
                      vescomm_type_t to_type, std::size_t count) const noexcept {
     assert(can_reduce(to_type, type) && can_combine(how.op, type));
     assert(!sources.empty() || !partials.empty());
     assert(how.op != VESCOMM_PREMULTIPLIED_SUM || sources.empty() || how.factors != nullptr);
-    if (sources.empty() != partials.empty() && !how.streaming && !divides(how, type)) {
+    if (sources.empty() != partials.empty()) {
         const bool sums = sources.empty();
         const auto all = sums ? partials : sources;
-        const FoldLoop loop =
-            sums ? loops.fold(op_of_partials(how.op), to_type, accumulator_of(type))
-                 : loops.fold(how.op, to_type, type);
-        if (loop.run != nullptr && all.size() <= loop.max)
-            return loop.run({.sources = all.data(),
-                             .n = static_cast<int>(all.size()),
-                             .first = 0,
-                             .start = how.start,
-                             .factors = sums ? nullptr : how.factors,
-                             .scale = 1.0 / how.divisor,
-                             .to = to,
-                             .count = count});
+        Reduction plain = how;
+        if (sums) plain.op = op_of_partials(how.op);
+        Fold *loop = single_loop(plain, all.size(), sums ? accumulator_of(type) : type, to_type);
+        if (loop != nullptr)
+            return loop({.sources = all.data(),
+                         .n = static_cast<int>(all.size()),
+                         .first = 0,
+                         .start = how.start,
+                         .factors = sums ? nullptr : how.factors,
+                         .scale = 1.0 / how.divisor,
+                         .to = to,
+                         .count = count});
     }
     reduce_in_tiles(loops, how, sources, type, partials, to, to_type, count);
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "execute/bases.h"
 #include "execute/bindings.h"
 
 namespace vescomm::internal {
@@ -99,6 +100,11 @@ public:
     }
     // Offset of this run's slot from the first byte of a memory with slots.
     std::uint64_t slot_offset() const noexcept { return slot_offset_; }
+    // Offset of a slot of this run from slot 0 of its kind.
+    std::uint64_t offset_of(SlotKind slot) const noexcept {
+        if (slot == SlotKind::none) return 0;
+        return slot == SlotKind::inlined ? inline_offset_ : slot_offset_;
+    }
 
 private:
     Run run_;

@@ -35,6 +35,14 @@ public:
         }
     }
 
+    // start() of a program with one lane of `steps` steps, at least one.
+    void start_lane(std::size_t steps) noexcept {
+        ++runs_;
+        settled_ = false;
+        lanes_running_ = 1;
+        lanes_[0] = {.at = 0, .advertised = steps};
+    }
+
     std::vector<Position> &lanes() noexcept { return lanes_; }
     const std::vector<Position> &lanes() const noexcept { return lanes_; }
     // A lane has executed its last step.

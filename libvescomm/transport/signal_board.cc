@@ -59,27 +59,7 @@ SignalBoard::Doorbell &SignalBoard::doorbell(int local_rank) const noexcept {
     return *reinterpret_cast<Doorbell *>(memory_ + 64 * (1 + static_cast<std::size_t>(local_rank)));
 }
 
-std::atomic<std::uint64_t> &SignalBoard::counter(int local_rank, SignalName signal) const noexcept {
-    const std::size_t line =
-        1 + static_cast<std::size_t>(local_ranks_) * (1 + std::size_t{signal.channel}) +
-        static_cast<std::size_t>(local_rank);
-    return *reinterpret_cast<std::atomic<std::uint64_t> *>(memory_ + 64 * line + 8 * signal.flag);
-}
-
-// The raiser stores the counter, then loads the number of sleepers. The sleeper stores that it
-// sleeps, fences all threads, then loads the counters. If the raiser has not executed its store
-// when the fence runs, its later load sees the sleeper. If it has, the sleeper sees the counter. If
-// some process cannot be fenced, raisers execute the fence themselves.
-void SignalBoard::raise(SignalName signal, std::uint64_t value) noexcept {
-    counter(own_local_rank_, signal).store(value, std::memory_order_release);
-    stored();
-}
-
-void SignalBoard::stored() noexcept {
-    std::atomic_signal_fence(std::memory_order_seq_cst);
-    if (header().unfenced.load(std::memory_order_relaxed) > 0)
-        std::atomic_thread_fence(std::memory_order_seq_cst);
-    if (header().asleep.load(std::memory_order_relaxed) == 0) return;
+void SignalBoard::ring_others() noexcept {
     for (int local_rank = 0; local_rank < local_ranks_; ++local_rank)
         if (local_rank != own_local_rank_) ring(local_rank);
 }
@@ -87,10 +67,6 @@ void SignalBoard::stored() noexcept {
 void SignalBoard::withdraw() noexcept {
     header().withdrawn.store(1, std::memory_order_relaxed);
     std::atomic_thread_fence(std::memory_order_seq_cst);
-}
-
-std::uint64_t SignalBoard::value(int local_rank, SignalName signal) const noexcept {
-    return counter(local_rank, signal).load(std::memory_order_acquire);
 }
 
 void SignalBoard::ring(int local_rank) noexcept {

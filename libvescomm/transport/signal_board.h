@@ -32,10 +32,30 @@ public:
 
     std::uint32_t channels() const noexcept { return channels_; }
 
-    void raise(SignalName signal, std::uint64_t value) noexcept;
+    void raise(SignalName signal, std::uint64_t value) noexcept {
+        counter(own_local_rank_, signal).store(value, std::memory_order_release);
+        stored();
+    }
+    // The counter of this rank behind a signal, for stores that are followed by stored().
+    std::atomic<std::uint64_t> &own(SignalName signal) const noexcept {
+        return counter(own_local_rank_, signal);
+    }
     // Wakes sleeping threads after the caller has stored elsewhere what they may wait for.
-    void stored() noexcept;
-    std::uint64_t value(int local_rank, SignalName signal) const noexcept;
+    //
+    // The raiser stores, then loads the number of sleepers. The sleeper stores that it sleeps,
+    // fences all threads, then loads the counters. If the raiser has not executed its store when
+    // the fence runs, its later load sees the sleeper. If it has, the sleeper sees the counter. If
+    // some process cannot be fenced, raisers execute the fence themselves.
+    void stored() noexcept {
+        std::atomic_signal_fence(std::memory_order_seq_cst);
+        if (header().unfenced.load(std::memory_order_relaxed) > 0) [[unlikely]]
+            std::atomic_thread_fence(std::memory_order_seq_cst);
+        if (header().asleep.load(std::memory_order_relaxed) != 0) [[unlikely]]
+            ring_others();
+    }
+    std::uint64_t value(int local_rank, SignalName signal) const noexcept {
+        return counter(local_rank, signal).load(std::memory_order_acquire);
+    }
 
     // This rank gives up while others of the node may still read its memory, and is about to return
     // that memory to its program. A rank that has read it completes nothing any more: whatever it
@@ -74,8 +94,15 @@ private:
 
     Header &header() const noexcept { return *reinterpret_cast<Header *>(memory_); }
     void announce() noexcept;
+    void ring_others() noexcept;
     Doorbell &doorbell(int local_rank) const noexcept;
-    std::atomic<std::uint64_t> &counter(int local_rank, SignalName signal) const noexcept;
+    std::atomic<std::uint64_t> &counter(int local_rank, SignalName signal) const noexcept {
+        const std::size_t line =
+            1 + static_cast<std::size_t>(local_ranks_) * (1 + std::size_t{signal.channel}) +
+            static_cast<std::size_t>(local_rank);
+        return *reinterpret_cast<std::atomic<std::uint64_t> *>(memory_ + 64 * line +
+                                                               8 * signal.flag);
+    }
 
     std::byte *memory_;
     int local_ranks_;

@@ -3,7 +3,6 @@
 #include "execute/match/call_match.h"
 
 #include <algorithm>
-#include <utility>
 
 namespace vescomm::internal {
 
@@ -25,6 +24,7 @@ CallMatch::CallMatch(const Bindings &bindings, const RunContext &context, const 
                      const Program &program)
     : bindings_(bindings),
       context_(context),
+      board_(bindings.intra_node->board()),
       forwarded_(bindings, context, schedule.receive_mask),
       inline_(program.uses_inline_flag || program.uses_pair_flags) {
     const MessageQueue *queue = bindings.message.queues;
@@ -42,28 +42,14 @@ CallMatch::CallMatch(const Bindings &bindings, const RunContext &context, const 
     advertises_with_flag_ = sends && bindings.nodes.together(bindings.rank, queue->peer);
 }
 
-void CallMatch::start(const Run &run) noexcept {
-    signature_ = bindings_.match.signature ^ run.history;
-    acquired_ = advertised_ = stopped_ = masks_known_ = false;
-    forwarded_.start();
-    if (bindings_.match.recent_calls != nullptr)
-        bindings_.match.recent_calls->record(run.sequence, signature_,
-                                             bindings_.match.pair_digests);
-}
-
-bool CallMatch::acquired() noexcept {
-    if (std::exchange(acquired_, true)) return false;
-    if (advertises_on_acquire_) advertise_to_node();
-    return true;
-}
-
 void CallMatch::advertise_to_node() noexcept {
     if (bindings_.match.signature == 0 || advertised_) return;
     advertised_ = true;
     if (bindings_.match.pair_digests)
-        for (const int peer : context_.locals())
-            pair_digest(bindings_.rank, peer)
-                .store((*bindings_.match.pair_digests)[static_cast<std::size_t>(peer)],
+        for (std::size_t local = 0; local < context_.locals().size(); ++local)
+            pair_digest(context_.local(), local)
+                .store((*bindings_.match
+                             .pair_digests)[static_cast<std::size_t>(context_.locals()[local])],
                        std::memory_order_relaxed);
     forwarded_.publish_mask(signature_);
     if (tag_ != 0)
@@ -78,33 +64,48 @@ void CallMatch::advertise_to(int peer) noexcept {
         peer, context_.own(advertised_flag), context_.word(shown_to(peer)));
 }
 
-// The digest of the exchange with local peer `with` that local peer `of` has published.
-std::atomic_ref<std::uint32_t> CallMatch::pair_digest(int of, int with) const noexcept {
-    const auto local = static_cast<std::size_t>(bindings_.nodes.local_rank(of));
+// The digest of the exchange with a local peer that another one has published.
+std::atomic_ref<std::uint32_t> CallMatch::pair_digest(std::size_t of,
+                                                      std::size_t with) const noexcept {
     auto *digests = reinterpret_cast<std::uint32_t *>(
-        context_.in_slot(local, bindings_.match.tables.pair_digests));
-    return std::atomic_ref(digests[bindings_.nodes.local_rank(with)]);
+        context_.in_slot(of, bindings_.match.tables.pair_digests));
+    return std::atomic_ref(digests[with]);
 }
 
 std::uint32_t CallMatch::shown_by(int peer) const noexcept {
+    if (bindings_.nodes.together(bindings_.rank, peer))
+        return shown_by_local(static_cast<std::size_t>(bindings_.nodes.local_rank(peer)));
     const Transport &transport = *bindings_.transports[static_cast<std::size_t>(peer)];
-    const bool local = bindings_.nodes.together(bindings_.rank, peer);
     std::uint64_t word = transport.signalled(peer, context_.of_peer(signature_flag));
-    if (!context_.is_current(word) && !local)
+    if (!context_.is_current(word))
         word = transport.signalled(peer, context_.of_peer(advertised_flag));
-    if (!context_.is_current(word) && local && bindings_.sequences != nullptr) {
-        const auto of = static_cast<std::size_t>(bindings_.nodes.local_rank(peer));
-        word = context_.inline_flag_of(of).call.load(std::memory_order_acquire);
-        if (context_.is_current(word)) return static_cast<std::uint32_t>(word);
-        // A pair flag carries the signature for this rank.
-        word = context_.pair_flag_of(of, context_.local()).call.load(std::memory_order_acquire);
-        return context_.is_current(word) ? static_cast<std::uint32_t>(word) : 0;
+    return context_.is_current(word) ? static_cast<std::uint32_t>(word) : 0;
+}
+
+std::uint32_t CallMatch::shown_by_local(std::size_t local) const noexcept {
+    std::uint64_t word = board_->value(static_cast<int>(local), context_.of_peer(signature_flag));
+    if (context_.is_current(word)) {
+        const auto signature = static_cast<std::uint32_t>(word);
+        // Local peers share one signature; pairwise digests are published before it.
+        if (!bindings_.match.pair_digests) return signature;
+        return signature ^ pair_digest(local, context_.local()).load(std::memory_order_relaxed);
     }
-    if (!context_.is_current(word)) return 0;
-    const auto signature = static_cast<std::uint32_t>(word);
-    // Local peers share one signature; pairwise digests are published before it.
-    if (!bindings_.match.pair_digests || !local) return signature;
-    return signature ^ pair_digest(peer, bindings_.rank).load(std::memory_order_relaxed);
+    if (bindings_.sequences == nullptr) return 0;
+    word = context_.inline_flag_of(local).call.load(std::memory_order_acquire);
+    if (context_.is_current(word)) return static_cast<std::uint32_t>(word);
+    // A pair flag carries the signature for this rank.
+    word = context_.pair_flag_of(local, context_.local()).call.load(std::memory_order_acquire);
+    return context_.is_current(word) ? static_cast<std::uint32_t>(word) : 0;
+}
+
+bool CallMatch::agrees_with_node() const noexcept {
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    for (std::size_t local = 0; local < context_.locals().size(); ++local) {
+        if (local == context_.local()) continue;
+        const std::uint32_t theirs = shown_by_local(local);
+        if (theirs != 0 && theirs != shown_to(context_.locals()[local])) return false;
+    }
+    return true;
 }
 
 bool CallMatch::accept(const BoundStep &wait) noexcept {

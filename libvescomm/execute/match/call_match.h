@@ -5,11 +5,13 @@
 #include <atomic>
 #include <cstdint>
 #include <optional>
+#include <utility>
 
 #include "execute/match/forwarded_match.h"
 #include "execute/match/mismatch.h"
 #include "execute/program.h"
 #include "execute/run_context.h"
+#include "transport/signal_board.h"
 
 namespace vescomm::internal {
 
@@ -37,10 +39,21 @@ public:
     std::uint32_t tag() const noexcept { return tag_; }
 
     // Begins a run. `run`: that of the context.
-    void start(const Run &run) noexcept;
+    void start(const Run &run) noexcept {
+        signature_ = bindings_.match.signature ^ run.history;
+        acquired_ = advertised_ = stopped_ = masks_known_ = false;
+        forwarded_.start();
+        if (bindings_.match.recent_calls != nullptr)
+            bindings_.match.recent_calls->record(run.sequence, signature_,
+                                                 bindings_.match.pair_digests);
+    }
     // A lane has acquired the slot of the run. Before that, local peers may still compare calls of
     // the previous run. Returns true for the first lane.
-    bool acquired() noexcept;
+    bool acquired() noexcept {
+        if (std::exchange(acquired_, true)) return false;
+        if (advertises_on_acquire_) advertise_to_node();
+        return true;
+    }
     // This rank is about to raise a flag.
     void before_signal() noexcept {
         if (advertises_with_flag_) advertise_to_node();
@@ -70,6 +83,8 @@ public:
 
     // True: completion of a run proves that all ranks made the same call.
     bool proven_by_completion() const noexcept { return proven_by_completion_; }
+    // True: no rank of this node has shown another call. Not for messages.
+    bool agrees_with_node() const noexcept;
     // Two ranks that made different calls, as far as this rank knows. Messages: see
     // MessageReceiver::find_mismatch().
     std::optional<Mismatch> find_mismatch() const noexcept;
@@ -83,10 +98,14 @@ public:
     void advertise_to(int peer) noexcept;
 
 private:
-    std::atomic_ref<std::uint32_t> pair_digest(int of, int with) const noexcept;
+    // shown_by() of a local peer, by its local rank.
+    std::uint32_t shown_by_local(std::size_t local) const noexcept;
+    // `of`, `with`: local ranks.
+    std::atomic_ref<std::uint32_t> pair_digest(std::size_t of, std::size_t with) const noexcept;
 
     const Bindings &bindings_;
     const RunContext &context_;
+    const SignalBoard *const board_;
     ForwardedMatch forwarded_;
     bool inline_ = false;  // the schedule raises inline_flag or the pair flags
     bool proven_by_completion_ = false;
