@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -135,12 +136,16 @@ std::string to_json(const Run &run, const Options &options, const std::vector<Re
 }
 
 void replace_file(const std::string &path, const std::string &text) {
-    const std::string fresh = path + ".new." + std::to_string(getpid());
+    // A device or a pipe is written to. Another file in its place would take it from everybody.
+    std::error_code error;
+    const std::filesystem::file_status present = std::filesystem::status(path, error);
+    const bool in_place = std::filesystem::is_other(present);
+    const std::string fresh = in_place ? path : path + ".new." + std::to_string(getpid());
     std::ofstream file(fresh, std::ios::binary);
     file << text;
     file.close();
-    if (file && std::rename(fresh.c_str(), path.c_str()) == 0) return;
-    unlink(fresh.c_str());
+    if (file && (in_place || std::rename(fresh.c_str(), path.c_str()) == 0)) return;
+    if (!in_place) unlink(fresh.c_str());
     throw Failure(ExitCode::internal, fmt::format("--json {}: it cannot be written", path));
 }
 

@@ -223,7 +223,7 @@ TEST(SessionShrink, ExcludesALivingRankThatIsNamedAsFailed) {
     }));
 }
 
-// Rank `absent` of three does not shrink; the others have so many seconds each.
+// Rank `absent` of three does not shrink; the others have `seconds` each.
 void expect_missing_rank(int absent, const std::array<double, 3> &seconds) {
     const Place place(3);
     std::latch given_up(2);

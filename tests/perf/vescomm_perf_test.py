@@ -308,6 +308,16 @@ class Json(unittest.TestCase):
         self.assertEqual(violations(said, schema, schema), [])
         self.assertLessEqual(said["results"][0]["overlap"]["hidden_percent"], 100)
 
+    def test_a_pipe_is_written_to_and_stays(self):
+        os.mkfifo(self.path)
+        # A reader that does not wait for a writer, nor the writer for a reader.
+        reader = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK)
+        self.addCleanup(os.close, reader)
+        code, out, err = run("--ranks", 1, "-b", 64, "-J", self.path, *SMALL)
+        self.assertEqual((code, err), (0, ""), out)
+        self.assertTrue(Path(self.path).is_fifo())
+        self.assertEqual(json.loads(os.read(reader, 1 << 20))["schema"], "vescomm-perf/1")
+
     def test_unwritable_files_are_code_1(self):
         code, _, err = run("--ranks", 1, "-b", 64, "-J", "/nowhere/a.json", *SMALL)
         self.assertEqual(code, 1)
