@@ -117,6 +117,18 @@ inline bool is_eager(const Problem &problem, int from, int to, std::int64_t coun
            rail_peer(nodes, nodes.node_of(from), to) == from;
 }
 
+// The same in a collective whose data goes from the root, or to it: senders wait for nobody. The
+// budget of each bounds what a receiver keeps of it, so a gather_v has only few such senders.
+inline constexpr int max_eager_senders = 8;
+inline bool is_eager_one_way(const Problem &problem, std::int64_t count) {
+    const Nodes &nodes = problem.nodes;
+    const auto remote = [&] {
+        return nodes.ranks() - static_cast<int>(nodes.members(nodes.node_of(problem.root)).size());
+    };
+    return count <= max_eager_elements &&
+           (problem.collective != Collective::gather_v || remote() <= max_eager_senders);
+}
+
 // Barrier among the ranks of a node.
 inline void meet(Lane &lane, const Nodes &nodes, int rank, std::uint32_t flag) {
     const auto members = nodes.members(nodes.node_of(rank));

@@ -79,8 +79,7 @@ private:
     bool eager(int from, int to, std::int64_t k) const {
         if (k >= 2) return false;
         const std::int64_t count = chunks_.elements(from, to, 0);
-        // The root receives nothing: its budget bounds the puts that a receiver has to keep.
-        if (problem_.collective == Collective::broadcast) return count <= max_eager_elements;
+        if (has_root(problem_.collective)) return is_eager_one_way(problem_, count);
         return chunks_.shared() ? is_eager(problem_, from, to, count)
                                 : count <= max_eager_elements && problem_.block(to, from) > 0;
     }
