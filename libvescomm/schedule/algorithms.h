@@ -65,6 +65,9 @@ struct AlgorithmEntry {
     // Combines contributions in the order of ranks on several nodes too. All algorithms do so on
     // one node.
     bool in_order = false;
+    // reduce_scatter_v on buffers: the most elements of partial sums that a rank needs, without
+    // making the schedules of all ranks. nullptr for all others.
+    std::int64_t (*max_partial)(const BufferProblem &) = nullptr;
 
     // True if the algorithm can solve the problem.
     bool suits(const AnyProblem &problem) const {
@@ -95,6 +98,10 @@ namespace reduce_scatter_v {
 Schedule direct(const BufferProblem &problem, int rank);
 Schedule ring(const BufferProblem &problem, int rank);
 Schedule balanced(const BufferProblem &problem, int rank);
+std::int64_t max_partial_of_direct(const BufferProblem &problem);
+std::int64_t max_partial_of_ring(const BufferProblem &problem);
+std::int64_t max_partial_of_balanced(const BufferProblem &problem);
+std::int64_t max_partial_of_bruck(const BufferProblem &problem);
 Schedule staged(const ArrayProblem &problem, int rank);
 bool can_use_staging(const ArrayProblem &problem);
 Schedule bruck(const AnyProblem &problem, int rank);

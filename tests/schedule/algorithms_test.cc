@@ -243,6 +243,33 @@ TEST_P(Algorithms, AreCorrectForLargeShardsThatPassInChunks) {
     }
 }
 
+// The size that the memory for partial sums has, and a report predicts.
+TEST_P(Algorithms, NeedThePartialSumsThatTheyPredict) {
+    const AlgorithmEntry &entry = GetParam();
+    if (entry.collective != Collective::reduce_scatter_v) return;
+    std::mt19937 random(4);
+    for (int ranks = 1; ranks <= 33; ++ranks) {
+        for (const Nodes &nodes : shapes(random, ranks)) {
+            for (const bool large : {false, true}) {
+                if (large && ranks > 8) continue;
+                BufferProblem problem(random_problem(entry, nodes, random));
+                problem.in_place = random() % 2 == 0;
+                problem.contributions_are_sums = random() % 2 == 0;
+                for (std::size_t i = 1; large && i < problem.cuts.size(); ++i)
+                    problem.cuts[i] =
+                        problem.cuts[i - 1] + static_cast<std::int64_t>(random() % 1'500'000);
+                if (!entry.suits(problem)) continue;
+                std::int64_t needed = 0;
+                for (const Schedule &schedule : make_all(entry, problem))
+                    needed = std::max(needed, schedule.partial);
+                const auto predict = entry.max_partial;
+                ASSERT_EQ(predict != nullptr ? predict(problem) : 0, needed)
+                    << ranks << " ranks on " << nodes.count() << " nodes";
+            }
+        }
+    }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, Algorithms,
                          testing::ValuesIn(algorithms().begin(), algorithms().end()),
                          [](const auto &info) {

@@ -84,4 +84,16 @@ Schedule balanced(const BufferProblem &problem, int rank) {
     return schedule;
 }
 
+// A rank keeps the sums of its part, without those for its own shard.
+std::int64_t max_partial_of_balanced(const BufferProblem &problem) {
+    if (problem.in_place) return 0;
+    std::vector<std::int64_t> parts;
+    cut_evenly(problem.elements(), problem.ranks(), parts);
+    std::int64_t max = 0;
+    for (int rank = 0; rank < problem.ranks(); ++rank)
+        max = std::max(max,
+                       parts[rank + 1] - parts[rank] - part_of(problem, parts, rank, rank).count);
+    return max;
+}
+
 }  // namespace vescomm::internal::reduce_scatter_v

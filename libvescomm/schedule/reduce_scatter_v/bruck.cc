@@ -93,6 +93,13 @@ public:
         }
         return at(from, slice, before);
     }
+    // Elements of all arrivals and departures of a rank.
+    std::int64_t all(int node, int slice) const {
+        std::int64_t elements = 0;
+        for (int k = 0; k < blocks_.phases(); ++k)
+            elements += size(node, slice, k) + size(node - (1 << k), slice, k);
+        return elements;
+    }
     // Elements of a slice of the message to node `to`.
     std::int64_t size(int to, int slice, int phase) const {
         const int nodes = blocks_.sent(phase);
@@ -126,6 +133,17 @@ bool can_bruck(const AnyProblem &any) {
     const std::int64_t sums =
         std::min(problem.elements(), share + blocks.phases() * (2 * min_slice + 1));
     return problem.elements() <= problem.staging.count && 2 * sums <= problem.partial.count;
+}
+
+std::int64_t max_partial_of_bruck(const BufferProblem &problem) {
+    const NodeBlocks blocks(problem.nodes, problem.cuts);
+    const int max_slices = smallest_node(problem.nodes);
+    const Places places(problem.nodes, blocks, max_slices, 0);
+    std::int64_t max = 0;
+    for (int node = 0; node < problem.nodes.count(); ++node)
+        for (int slice = 0; slice < max_slices; ++slice)
+            max = std::max(max, places.all(node, slice));
+    return max;
 }
 
 // Bruck, backwards: each message carries the sums for ..., 4, 2, 1 nodes.
@@ -213,7 +231,6 @@ Schedule bruck(const AnyProblem &any, int rank) {
                 sum(extent.begin, extent.count, k, to, false);
                 to.offset += extent.count;
             }
-            schedule.partial = std::max(schedule.partial, to.offset);
             lane.wait(there(node - (1 << k)), clear_to_send, 1);
             lane.put(from, places.arrival(node - (1 << k), mine, k), to.offset - from.offset,
                      arrived, 1);
@@ -224,10 +241,8 @@ Schedule bruck(const AnyProblem &any, int rank) {
     sum(problem.begin(rank), problem.size(rank), -1,
         arrays != nullptr ? arrays->output(rank) : any.buffers()->output(rank), true);
     if (!alone && arrays != nullptr) schedule.staging = shared(rank, problem.elements()).offset;
-    for (int k = 0; k < phases; ++k)
-        if (mine < incoming[k].slices())
-            schedule.partial =
-                std::max(schedule.partial, arrivals[k][mine].offset + places.size(node, mine, k));
+    schedule.partial = places.all(node, mine);
+    if (schedule.partial > 0 && arrays != nullptr) schedule.partial += arrays->partial.begin;
     // Waits until the buffer and the partial sums may be overwritten.
     if (arrays == nullptr && !alone) {
         lane.signal_node(read, 1);

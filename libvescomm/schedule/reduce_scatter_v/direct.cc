@@ -1,5 +1,9 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <map>
+#include <vector>
+
 #include "schedule/algorithms.h"
 #include "schedule/chunks.h"
 #include "schedule/rails.h"
@@ -27,14 +31,23 @@ std::vector<Place> in_buffers(const BufferProblem &problem, std::span<const int>
     return places;
 }
 
+// True if a rank of a node of `locals` ranks puts its own contribution instead of a partial sum.
+bool sends_own(const BufferProblem &problem, std::size_t locals) {
+    return locals == 1 && problem.contributions_are_sums;
+}
+
+// Elements of partial sums for one sum of a shard.
+std::int64_t partial_for(const BufferProblem &problem, int owner) {
+    return PutChunks(problem.size(owner)).capacity();
+}
+
 // Adds the lanes that make and put the partial sums for those rail peers of this rank that own
 // shards. Returns the number of chunks of partial sums.
 std::uint32_t send_partial_sums(const BufferProblem &problem, int rank, Schedule &schedule) {
     const Nodes &nodes = problem.nodes;
     const int node = nodes.node_of(rank);
     const auto members = nodes.members(node);
-    // A rank that is alone on its node puts its own contribution.
-    const bool sends_its_own = members.size() == 1 && problem.contributions_are_sums;
+    const bool sends_its_own = sends_own(problem, members.size());
 
     struct Partner {
         int rank;
@@ -49,7 +62,7 @@ std::uint32_t send_partial_sums(const BufferProblem &problem, int rank, Schedule
         if (count == 0) continue;
         const Place sum{rank, Region::partial, schedule.partial};
         const PutChunks chunks(count);
-        if (!sends_its_own) schedule.partial += chunks.capacity();
+        if (!sends_its_own) schedule.partial += partial_for(problem, peer);
         partners.push_back({peer, chunks, sends_its_own ? problem.shard(rank, peer) : sum, {}});
         max_chunks = std::max(max_chunks, partners.back().chunks.number());
     }
@@ -121,7 +134,7 @@ Schedule direct(const BufferProblem &problem, int rank) {
         if (other == node) continue;
         arrivals.push_back({rank, Region::partial, schedule.partial});
         partners.push_back(rail_peer(nodes, other, rank));
-        schedule.partial += chunks.capacity();
+        schedule.partial += partial_for(problem, rank);
     }
     const std::uint32_t partials = send_partial_sums(problem, rank, schedule);
 
@@ -146,6 +159,32 @@ Schedule direct(const BufferProblem &problem, int rank) {
     if (partials > 0) local.wait(rank, partial, partials);
     meet(local, nodes, rank, read);
     return schedule;
+}
+
+// Cost: O(ranks) for each size of nodes.
+std::int64_t max_partial_of_direct(const BufferProblem &problem) {
+    const Nodes &nodes = problem.nodes;
+    // By the size of a node and a local rank there: the sums for all ranks with this rail peer, its
+    // own included.
+    std::map<std::size_t, std::vector<std::int64_t>> of_rails;
+    std::int64_t max = 0;
+    for (int rank = 0; rank < nodes.ranks(); ++rank) {
+        const std::size_t locals = nodes.members(nodes.node_of(rank)).size();
+        const std::int64_t mine = partial_for(problem, rank);
+        std::int64_t partial = mine * (nodes.count() - 1);
+        if (!sends_own(problem, locals)) {
+            std::vector<std::int64_t> &rails = of_rails[locals];
+            if (rails.empty()) {
+                rails.resize(locals, 0);
+                for (int owner = 0; owner < nodes.ranks(); ++owner)
+                    rails[static_cast<std::size_t>(nodes.local_rank(owner)) % locals] +=
+                        partial_for(problem, owner);
+            }
+            partial += rails[static_cast<std::size_t>(nodes.local_rank(rank))] - mine;
+        }
+        max = std::max(max, partial);
+    }
+    return max;
 }
 
 }  // namespace vescomm::internal::reduce_scatter_v

@@ -18,6 +18,17 @@ enum Flag : std::uint32_t {
     read,  // value k + 1: this rank has read the sum for its chunk k; last(): all data it needs
 };
 
+// Elements of a chunk of every shard.
+std::int64_t chunk_elements(const BufferProblem &problem) {
+    std::int64_t size = 0;
+    for (int owner = 0; owner < problem.ranks(); ++owner)
+        size = std::max(size, problem.size(owner));
+    return std::min(size, PutChunks(problem.elements()).size());
+}
+
+// Chunk slots for sums that arrive, and as many for sums that leave.
+constexpr std::uint32_t ring_slots = PutChunks::ring;
+
 // The running sum of one chunk of a shard, as it passes a node.
 struct Passing {
     int owner = 0;
@@ -33,11 +44,8 @@ struct Passing {
 class Plan {
 public:
     Plan(const BufferProblem &problem, int node)
-        : problem_(problem), lanes_(smallest_node(problem.nodes)) {
+        : problem_(problem), lanes_(smallest_node(problem.nodes)), size_(chunk_elements(problem)) {
         const Nodes &nodes = problem.nodes;
-        for (int owner = 0; owner < nodes.ranks(); ++owner)
-            size_ = std::max(size_, problem.size(owner));
-        size_ = std::min(size_, PutChunks(problem.elements()).size());
         std::vector<int> owners;
         for (int away = nodes.count() - 1; away >= 0; --away) {
             const auto members = nodes.members((node + away) % nodes.count());
@@ -63,8 +71,6 @@ public:
 
     const std::vector<Passing> &passings() const { return passings_; }
     int lanes() const { return lanes_; }
-    // Partial sums that a rank needs, in elements.
-    std::int64_t capacity() const { return 2 * slots * size_; }
     // Greater than any number().
     std::uint32_t last() const { return chunks_ * problem_.ranks() + 1; }
     // Value of `ended` for a sum. It rises along passings().
@@ -78,17 +84,21 @@ public:
         return {worker, Region::partial, (slots + i % slots) * size_};
     }
 
-    static constexpr std::uint32_t slots = PutChunks::ring;
+    static constexpr std::uint32_t slots = ring_slots;
 
 private:
     const BufferProblem &problem_;
     int lanes_;
-    std::int64_t size_ = 0;  // of a chunk
+    std::int64_t size_;  // of a chunk
     std::uint32_t chunks_ = 0;  // of the largest shard
     std::vector<Passing> passings_;
 };
 
 }  // namespace
+
+std::int64_t max_partial_of_ring(const BufferProblem &problem) {
+    return 2 * ring_slots * chunk_elements(problem);
+}
 
 // Ring: running sums pass from node to node, and end at the node of their owner.
 //
@@ -123,7 +133,7 @@ Schedule ring(const BufferProblem &problem, int rank) {
 
     const bool passes = mine < plan.lanes();
     if (passes) {
-        schedule.partial = plan.capacity();
+        schedule.partial = max_partial_of_ring(problem);
         const int left = nodes.members((node + nodes.count() - 1) % nodes.count())[mine];
         const int right = nodes.members((node + 1) % nodes.count())[mine];
         std::uint32_t arriving = 0;  // sums that the left neighbour puts
