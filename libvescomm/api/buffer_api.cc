@@ -42,7 +42,7 @@ vescomm_status_t vescomm_memory_create(vescomm_comm_t *comm,
             require_sharing(given.sharing, "vescomm_memory_create");
             auto made = std::make_unique<vescomm_memory>();
             made->value = Memory::create(comm->value, given.bytes, given.kind, given.sharing,
-                                         {.aliases = true});
+                                         {.aliases = true, .partial = given.partial_bytes});
             *memory = made.release();
         });
     });
@@ -55,6 +55,14 @@ vescomm_status_t vescomm_memory_get_data(const vescomm_memory_t *memory, void **
         require(data, "vescomm_memory_get_data", "data");
         *data = memory->value->data();
         if (bytes != nullptr) *bytes = memory->value->bytes();
+    });
+}
+
+vescomm_status_t vescomm_memory_get_partial_bytes(const vescomm_memory_t *memory, uint64_t *bytes) {
+    return guarded([&] {
+        require(memory, "vescomm_memory_get_partial_bytes", "memory");
+        require(bytes, "vescomm_memory_get_partial_bytes", "bytes");
+        *bytes = memory->value->partial_bytes();
     });
 }
 

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "comm/agree.h"
+#include "comm/buffer_choice.h"
 #include "comm/flight.h"
 #include "comm/request.h"
 #include "comm/schedule_check.h"
@@ -110,19 +111,6 @@ RequestOptions resolve_in_place(int rank, const Buffer *buffer, RequestOptions o
     options.source = array_apart(options.source, "source", rank, *buffer, options);
     options.output = array_apart(options.output, "output", rank, *buffer, options);
     return options;
-}
-
-// The collective on the buffer, and its variant on arrays that pass through the staging buffer.
-std::vector<AnyProblem> variants_of(const BufferProblem &problem, const Buffer *buffer,
-                                    const StagingBuffer &staging, bool forced) {
-    std::vector<AnyProblem> variants{problem};
-    if (buffer == nullptr) return variants;
-    const auto bytes = problem.elements() * static_cast<std::int64_t>(size_of(buffer->type()));
-    if (!has_staged_variant(problem, bytes, forced)) return variants;
-    ArrayProblem staged(problem);
-    staging.give_space(staged, buffer->type());
-    variants.emplace_back(std::move(staged));
-    return variants;
 }
 
 // Bytes that the ranks of this node write in a collective on the buffer.
@@ -306,11 +294,10 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<StagingBuffer> &s
 
     BufferProblem in_buffer = problem_of(*comm, buffer.get(), options);
     in_buffer.in_place = !any_rank_has_array(*comm, label, options);
-    in_buffer.contributions_are_sums = buffer && accumulator_of(buffer->type()) == buffer->type() &&
-                                       options.op != VESCOMM_PREMULTIPLIED_SUM;
+    in_buffer.contributions_are_sums = buffer && contributions_are_sums(buffer->type(), options.op);
     const AlgorithmOverride forced = override_of(*comm, options);
-    const std::vector<AnyProblem> variants =
-        variants_of(in_buffer, buffer.get(), *staging, !forced.algorithm.empty());
+    const std::vector<AnyProblem> variants = buffer_variants(
+        in_buffer, buffer ? buffer->type() : VESCOMM_TYPE_DEFAULT, !forced.algorithm.empty());
     const ElementBytes bytes = buffer ? bytes_of(buffer->type()) : ElementBytes{};
     const Choice choice =
         select(variants, bytes, comm->machine(), forced.algorithm, forced.variable);

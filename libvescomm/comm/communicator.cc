@@ -122,7 +122,8 @@ bool Communicator::exchange_peer_info(const std::string &node, const std::string
     require_same("communicator creation", "VESCOMM_ALGORITHM", each(all, &PeerInfo::algorithms));
     require_same("communicator creation", "being reproducible", each(all, &PeerInfo::reproducible));
     nodes_ = Nodes::from_names(each(all, &PeerInfo::node));
-    const MachineExchange exchanged = machine_exchange(nodes_, each(all, &PeerInfo::machine));
+    machine_texts_ = each(all, &PeerInfo::machine);
+    const MachineExchange exchanged = machine_exchange(nodes_, machine_texts_);
     machine_ = exchanged.machine;
     pool_.bytes = pool_bytes(each(all, &PeerInfo::pool), largest_node(nodes_));
     forced_ = Forced::parse(config_.algorithm);

@@ -63,6 +63,8 @@ public:
     const Nodes &nodes() const { return nodes_; }
     // The machine model; the same on every rank.
     const Machine &machine() const { return machine_; }
+    // machine_text() of all ranks.
+    const std::vector<std::string> &machine_texts() const { return machine_texts_; }
     const Config &config() const { return config_; }
     Control &control() { return *control_; }
     const Failure &failure() const { return failure_.first(); }
@@ -207,6 +209,7 @@ private:
     CommFailure failure_;
     Nodes nodes_;
     Machine machine_;
+    std::vector<std::string> machine_texts_;
     Forced forced_;
     Observers observers_;
     int number_ = 0;

@@ -80,11 +80,14 @@ std::string own_machine_file(const Environment &environment) {
     return machine_file_name(folder + "/vescomm", processor_name(), processor_cores());
 }
 
+bool expects_tcp(const Config &config) {
+    return expects_tcp_links(config.encryption == "yes" ? "tcp" : config.transport);
+}
+
 std::string machine_text(int rank, const Config &config) {
     std::string text = usable_cores() + "\n" + system_host_name() + "\n";
     if (rank > 0) return text;
-    text += expects_tcp_links(config.encryption == "yes" ? "tcp" : config.transport) ? "tcp\n"
-                                                                                     : "rdma\n";
+    text += expects_tcp(config) ? "tcp\n" : "rdma\n";
     const auto file = measured(config);
     return file ? text + to_text(*file) : text;
 }
@@ -93,6 +96,21 @@ Machine machine_here(const Config &config, bool tcp) {
     Machine machine = tcp ? Machine{}.with_tcp() : Machine{};
     if (const auto file = measured(config)) apply(*file, tcp, machine);
     return machine;
+}
+
+std::vector<std::string> texts_of_members(std::span<const std::string> texts,
+                                          std::span<const int> members) {
+    std::string_view constants = texts.front();
+    take_line(constants);
+    take_line(constants);
+    std::vector<std::string> all;
+    for (const int member : members) {
+        std::string_view text = texts[static_cast<std::size_t>(member)];
+        all.emplace_back(take_line(text)) += '\n';
+        all.back().append(take_line(text)) += '\n';
+        if (all.size() == 1) all.back() += constants;
+    }
+    return all;
 }
 
 MachineExchange machine_exchange(const Nodes &nodes, std::span<const std::string> texts) {

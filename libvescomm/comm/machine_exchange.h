@@ -26,6 +26,14 @@ struct MachineExchange {
 // A pure function. `texts`: machine_text() of all ranks, by rank.
 MachineExchange machine_exchange(const Nodes &nodes, std::span<const std::string> texts);
 
+// The texts of some of the ranks, which then are all ranks of another communicator. The constants
+// are those of rank 0 of `texts`.
+std::vector<std::string> texts_of_members(std::span<const std::string> texts,
+                                          std::span<const int> members);
+
+// True if links between nodes will be TCP, judged by this machine and its settings alone.
+bool expects_tcp(const Config &config);
+
 // The machine model for nodes like this one that have a core for each rank. `tcp`: links are TCP,
 // otherwise RDMA.
 Machine machine_here(const Config &config, bool tcp);

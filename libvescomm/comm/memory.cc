@@ -41,10 +41,12 @@ std::shared_ptr<Memory> Memory::create(std::shared_ptr<Communicator> comm, std::
     comm->check();
     Communicator &c = *comm;
     const Deadline deadline = c.deadline();
-    const Channel channel = require_same_and_take_channel(c, "memory creation", deadline,
-                                                          {{"bytes", std::to_string(bytes)},
-                                                           {"kind", std::to_string(kind)},
-                                                           {"sharing", std::to_string(sharing)}});
+    const Channel channel =
+        require_same_and_take_channel(c, "memory creation", deadline,
+                                      {{"bytes", std::to_string(bytes)},
+                                       {"kind", std::to_string(kind)},
+                                       {"sharing", std::to_string(sharing)},
+                                       {"partial_bytes", std::to_string(extras.partial)}});
     std::shared_ptr<Memory> memory(new Memory(std::move(comm), bytes, sharing, channel));
     struct EndSharing {
         Transport &intra_node;
@@ -96,6 +98,7 @@ std::shared_ptr<Memory> Memory::create(std::shared_ptr<Communicator> comm, std::
         aliased->settle(std::ranges::all_of(locals_of(c), [&](int local) {
             return !exchanged[static_cast<std::size_t>(local)].empty();
         }));
+    if (extras.partial > 0) memory->shared_partial(extras.partial);
     return memory;
 }
 
@@ -124,10 +127,20 @@ std::uint64_t Memory::begin_gather() {
 
 std::shared_ptr<PartialSums> Memory::shared_partial(std::uint64_t bytes) {
     // A memory that is too small stays with the requests that use it.
-    if (!partial_ || partial_->memory->bytes() < bytes)
-        partial_ = std::make_shared<PartialSums>(
+    if (!partial_ || partial_->memory->bytes() < bytes) {
+        auto larger = std::make_shared<PartialSums>(
             PartialSums{.memory = create(comm_, bytes, VESCOMM_HOST, VESCOMM_PER_RANK)});
+        if (partial_) earlier_partial_.push_back(partial_);
+        partial_ = std::move(larger);
+    }
     return partial_;
+}
+
+std::uint64_t Memory::partial_bytes() const {
+    std::uint64_t bytes = partial_ ? partial_->memory->bytes() : 0;
+    for (const auto &earlier : earlier_partial_)
+        if (const auto kept = earlier.lock()) bytes += kept->memory->bytes();
+    return bytes;
 }
 
 void Memory::acquire(const std::string &what) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "comm/communicator.h"
 
@@ -32,6 +33,8 @@ public:
         std::uint64_t spare = 0;
         // Calls on arrays recognise slabs of VESCOMM_PER_RANK, if possible (memory_aliases.h).
         bool aliases = false;
+        // Memory for partial sums that requests will need, in bytes of each rank.
+        std::uint64_t partial = 0;
     };
     // Collective, blocking.
     static std::shared_ptr<Memory> create(std::shared_ptr<Communicator> comm, std::uint64_t bytes,
@@ -61,6 +64,8 @@ public:
 
     // The partial sums of the requests on this memory. Collective: every rank gives the same size.
     std::shared_ptr<PartialSums> shared_partial(std::uint64_t bytes);
+    // Bytes of this rank for these partial sums.
+    std::uint64_t partial_bytes() const;
 
 private:
     Memory(std::shared_ptr<Communicator> comm, std::uint64_t bytes, vescomm_sharing_t sharing,
@@ -78,6 +83,8 @@ private:
     std::uint64_t gathers_ = count_base_;
     std::uint64_t released_ = count_base_;
     std::shared_ptr<PartialSums> partial_;
+    // Partial sums that were too small for a later request. Requests keep them.
+    std::vector<std::weak_ptr<PartialSums>> earlier_partial_;
 };
 
 }  // namespace vescomm::internal

@@ -97,16 +97,17 @@ std::shared_ptr<StagingBuffer> StagingBuffer::create(const std::shared_ptr<Commu
     return std::shared_ptr<StagingBuffer>(new StagingBuffer(comm));
 }
 
-void StagingBuffer::give_space(ArrayProblem &problem, vescomm_type_t type) const {
+void StagingBuffer::give_space(ArrayProblem &problem, vescomm_type_t type) {
+    const Slots slots(problem.nodes);
     const auto in = [](std::int64_t bytes, std::size_t each) {
         return bytes / static_cast<std::int64_t>(each);
     };
-    const SlotBytes sizes = slot_bytes(comm_->nodes());
+    const SlotBytes sizes = slot_bytes(problem.nodes);
     problem.staging = {0, in(sizes.staging, size_of(type))};
     problem.partial = {0, in(sizes.partial, size_of(accumulator_of(type)))};
     problem.inlined = {in(beside_flag, size_of(type)), in(max_inline_bytes, size_of(type))};
-    const auto pairs = static_cast<std::int64_t>(slots_.pairs.begin - slots_.staging);
-    const auto pair_stride = static_cast<std::int64_t>(slots_.pairs.stride);
+    const auto pairs = static_cast<std::int64_t>(slots.pairs.begin - slots.staging);
+    const auto pair_stride = static_cast<std::int64_t>(slots.pairs.stride);
     constexpr auto flag = static_cast<std::int64_t>(sizeof(InlineFlag));
     problem.pairs = {.begin = in(pairs + flag, size_of(type)),
                      .stride = in(pair_stride, size_of(type)),

@@ -32,7 +32,7 @@ public:
     const std::shared_ptr<Communicator> &comm() const { return comm_; }
 
     // Sets the parts of the staging buffer that a problem on arrays of `type` may use.
-    void give_space(ArrayProblem &problem, vescomm_type_t type) const;
+    static void give_space(ArrayProblem &problem, vescomm_type_t type);
     // Binds a collective on arrays of `type`, or on a buffer through the staging buffer.
     void bind(Bindings &bindings, const AlgorithmEntry &algorithm, vescomm_type_t type);
     // The run of the next operation. `uncompared`: the signature of an operation that a rank may

@@ -87,7 +87,8 @@ FREEZE(sizeof(vescomm_piece_t) == 32);
 MEMBER(vescomm_memory_options_t, kind, 4);
 MEMBER(vescomm_memory_options_t, sharing, 8);
 MEMBER(vescomm_memory_options_t, bytes, 16);
-FREEZE(sizeof(vescomm_memory_options_t) == 24);
+MEMBER(vescomm_memory_options_t, partial_bytes, 24);
+FREEZE(sizeof(vescomm_memory_options_t) == 32);
 
 MEMBER(vescomm_buffer_options_t, type, 4);
 MEMBER(vescomm_buffer_options_t, memory, 8);

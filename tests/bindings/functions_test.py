@@ -19,6 +19,7 @@ KERNELS = "libvescomm/include/vescomm/gpu_kernels.h"
 PROCESS = "has no object; a program calls the C function"
 ERRORS = "an error is an exception of a class for each status"
 SIGNALS = "for programs with waits of their own; the package's waits handle signals themselves"
+PLANNING = "for planning memory before there is a communicator, as the FSDP engine does; a program calls the C function"
 KERNELS_IN_PYTHON = "not wrapped yet: programs have the kernels of their package for arrays"
 
 
@@ -38,6 +39,7 @@ BINDINGS = {
         "vescomm_comm_create_from_all_gather": "takes a C function; Communicator(handle) owns the result",
         "vescomm_get_version": PROCESS,
         "vescomm_is_interrupted": PROCESS,
+        "vescomm_reduce_scatter_v_get_partial_bytes": PLANNING,
         "vescomm_set_interrupt": PROCESS,
         "vescomm_set_log": PROCESS,
         "vescomm_status_get_name": PROCESS,
@@ -51,13 +53,17 @@ BINDINGS = {
     "Python": (["bindings/python/core/*.cc", "bindings/python/core/*.h"], [VESCOMM, PLANNER, GPU, KERNELS], {
         **{name: KERNELS_IN_PYTHON for name in functions_of(KERNELS)},
         "vescomm_is_interrupted": SIGNALS,
+        "vescomm_memory_get_partial_bytes": PLANNING,
         "vescomm_plan_get_units": "plan_model() knows its units, and returns a layout for each",
+        "vescomm_reduce_scatter_v_get_partial_bytes": PLANNING,
         "vescomm_status_get_name": ERRORS,
         "vescomm_trace_add_span": "add_span() takes values too",
     }),
     "Rust": (["bindings/rust/vescomm/src/**/*.rs"], [VESCOMM, PLANNER, GPU, KERNELS], {
         "vescomm_is_interrupted": PROCESS + " of vescomm-sys",
         "vescomm_memory_get_data": "a program sees a memory through its parts",
+        "vescomm_memory_get_partial_bytes": PLANNING,
+        "vescomm_reduce_scatter_v_get_partial_bytes": PLANNING,
         "vescomm_set_interrupt": PROCESS + " of vescomm-sys",
         "vescomm_trace_add_span_with": "not wrapped yet; vescomm-sys has it",
     }),

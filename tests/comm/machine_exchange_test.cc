@@ -68,6 +68,14 @@ TEST(MachineExchange, AllRanksUseTheMachineFileOfRankZero) {
     EXPECT_THROW(exchange(Nodes::single(1), {{"1", "a"}}, "tcp\nnonsense\n"), Error);
 }
 
+TEST(MachineExchange, TextsOfMembersHaveTheConstantsOfRankZero) {
+    const std::string all[] = {"1\na\ntcp\nconstants\n", "2\na\n", "3\nb\n"};
+    const std::vector<std::string> some = {"3\nb\ntcp\nconstants\n", "1\na\n"};
+    EXPECT_EQ(texts_of_members(all, std::vector{2, 0}), some);
+    EXPECT_EQ(texts_of_members(all, std::vector{0, 1, 2}),
+              std::vector<std::string>(std::begin(all), std::end(all)));
+}
+
 TEST(MachineExchange, OnlyRankZeroReadsTheFile) {
     const std::string name = testing::TempDir() + "vescomm-machine-file";
     Config config;

@@ -888,11 +888,15 @@ typedef struct vescomm_memory_options {
     uint32_t reserved;
     /** Size of a slab in bytes; the same on every rank. */
     uint64_t bytes;
+    /** Bytes of each rank to allocate now for partial sums of requests on this memory, from
+     *  vescomm_reduce_scatter_v_get_partial_bytes(); the same on every rank. A request that needs
+     *  more allocates it when it is created. */
+    uint64_t partial_bytes;
 } vescomm_memory_options_t;
 
 /** Returns the struct with struct_size set and all other members zero. Since: 0.1 */
 static inline vescomm_memory_options_t vescomm_memory_options_init(void) {
-    vescomm_memory_options_t options = {sizeof(vescomm_memory_options_t), 0, 0, 0, 0};
+    vescomm_memory_options_t options = {sizeof(vescomm_memory_options_t), 0, 0, 0, 0, 0};
     return options;
 }
 
@@ -933,6 +937,17 @@ VESCOMM_API vescomm_status_t vescomm_memory_create(vescomm_comm_t *comm,
  */
 VESCOMM_API vescomm_status_t vescomm_memory_get_data(const vescomm_memory_t *memory, void **data,
                                                      uint64_t *bytes);
+
+/**
+ * Returns the bytes that this rank has for partial sums of requests on this memory, besides its
+ * slab.
+ *
+ * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT.
+ *
+ * Collective: no.  Blocking: no.  Threads: one at a time per communicator.  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_memory_get_partial_bytes(const vescomm_memory_t *memory,
+                                                              uint64_t *bytes);
 
 /**
  * Frees memory. Buffers in it keep it alive. Other ranks may continue to use their slabs.
@@ -1235,6 +1250,36 @@ VESCOMM_API vescomm_status_t vescomm_all_gather_v_create(vescomm_comm_t *comm,
 VESCOMM_API vescomm_status_t vescomm_reduce_scatter_v_create(
     vescomm_comm_t *comm, vescomm_buffer_t *buffer, const vescomm_request_options_t *options,
     vescomm_request_t **request);
+
+/**
+ * Returns the memory for partial sums that reduce_scatter_v requests need besides their buffers.
+ * Requests on one memory share it. On several nodes it is partial sums of other nodes; on one node,
+ * and on a reproducible communicator, most requests need none. Nothing is allocated.
+ *
+ * The size depends on the algorithm, and that on the machine model. Without a communicator it is
+ * the model of this process (VESCOMM_MACHINE), with a core for each rank; requests of ranks that
+ * share cores may use another algorithm.
+ *
+ * @param comm     the communicator of the requests, or one that has their ranks. NULL: there is
+ * none yet.
+ * @param members  with @p comm: for each rank of a layout its rank in @p comm. NULL: the same.
+ * @param nodes    without @p comm: for each rank a number that identifies its node. NULL: all ranks
+ *                 are on one node.
+ * @param layouts  the layouts of the buffers, for the same number of ranks.
+ * @param count    number of layouts; 0: the result is 0.
+ * @param type     of the buffers. VESCOMM_TYPE_DEFAULT: f32.
+ * @param options  as for vescomm_reduce_scatter_v_create(). output: any address that is not NULL if
+ *                 any rank will give an output; it is not accessed.
+ * @param bytes    [out] bytes of each rank.
+ * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT.
+ *
+ * Collective: no.  Blocking: no.  Threads: safe.  Cost: up to some milliseconds for each layout.
+ * Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_reduce_scatter_v_get_partial_bytes(
+    const vescomm_comm_t *comm, const int32_t *members, const int32_t *nodes,
+    const vescomm_layout_t *const *layouts, size_t count, vescomm_type_t type,
+    const vescomm_request_options_t *options, uint64_t *bytes);
 
 /**
  * Creates an all_reduce: reduces the buffers of all ranks in place and leaves every rank the

@@ -371,11 +371,13 @@ private:
 class Memory {
 public:
     Memory() = default;
-    // `bytes` is the size of a slab.
-    Memory(const Communicator &comm, std::uint64_t bytes, vescomm_sharing_t sharing) {
+    // `bytes` is the size of a slab. `partial_bytes`: for partial sums of requests on this memory.
+    Memory(const Communicator &comm, std::uint64_t bytes, vescomm_sharing_t sharing,
+           std::uint64_t partial_bytes = 0) {
         vescomm_memory_options_t options = vescomm_memory_options_init();
         options.bytes = bytes;
         options.sharing = sharing;
+        options.partial_bytes = partial_bytes;
         vescomm_memory_t *made = nullptr;
         check(vescomm_memory_create(comm.get(), &options, &made));
         owner_ = Owner(made);
@@ -385,6 +387,12 @@ public:
         void *data = nullptr;
         check(vescomm_memory_get_data(get(), &data, nullptr));
         return data;
+    }
+    // Bytes of this rank for partial sums of requests on this memory.
+    std::uint64_t partial_bytes() const {
+        std::uint64_t bytes = 0;
+        check(vescomm_memory_get_partial_bytes(get(), &bytes));
+        return bytes;
     }
 
     vescomm_memory_t *get() const noexcept { return owner_.get(); }

@@ -340,6 +340,7 @@ pub struct vescomm_memory_options {
     pub sharing: vescomm_sharing_t,
     pub reserved: u32,
     pub bytes: u64,
+    pub partial_bytes: u64,
 }
 pub type vescomm_memory_options_t = vescomm_memory_options;
 extern "C" {
@@ -353,6 +354,12 @@ extern "C" {
     pub fn vescomm_memory_get_data(
         memory: *const vescomm_memory_t,
         data: *mut *mut ::std::os::raw::c_void,
+        bytes: *mut u64,
+    ) -> vescomm_status_t;
+}
+extern "C" {
+    pub fn vescomm_memory_get_partial_bytes(
+        memory: *const vescomm_memory_t,
         bytes: *mut u64,
     ) -> vescomm_status_t;
 }
@@ -467,6 +474,18 @@ extern "C" {
         buffer: *mut vescomm_buffer_t,
         options: *const vescomm_request_options_t,
         request: *mut *mut vescomm_request_t,
+    ) -> vescomm_status_t;
+}
+extern "C" {
+    pub fn vescomm_reduce_scatter_v_get_partial_bytes(
+        comm: *const vescomm_comm_t,
+        members: *const i32,
+        nodes: *const i32,
+        layouts: *const *const vescomm_layout_t,
+        count: usize,
+        type_: vescomm_type_t,
+        options: *const vescomm_request_options_t,
+        bytes: *mut u64,
     ) -> vescomm_status_t;
 }
 extern "C" {

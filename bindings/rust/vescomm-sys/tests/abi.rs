@@ -203,7 +203,7 @@ fn rust_layouts() -> BTreeMap<&'static str, StructLayout> {
         }
         vescomm_layout_info { struct_size, ranks, elements, padding, largest, tensors, hash }
         vescomm_piece { tensor, first, elements, offset }
-        vescomm_memory_options { struct_size, kind, sharing, reserved, bytes }
+        vescomm_memory_options { struct_size, kind, sharing, reserved, bytes, partial_bytes }
         vescomm_buffer_options { struct_size, type_, memory, offset_bytes, kind, sharing, name }
         vescomm_view { data, elements }
         vescomm_request_options { struct_size, op, root, type_, source, output, algorithm, factor }
