@@ -114,6 +114,9 @@ vescomm_status_t vescomm_fsdp_recommend(const vescomm_fsdp_spec_t *spec, int32_t
             api::read_struct(recommendation, "recommendation", vescomm_fsdp_recommendation_init());
         auto asked = vescomm_fsdp_report_init();
         if (report != nullptr) asked = api::read_struct(report, "report", asked);
+        asked.node_ranks = node_ranks;
+        asked.nodes = nullptr;
+        asked.comm = nullptr;
         api::Spec complete = spec->spec;
         complete.complete();
         const auto all = api::candidates(complete, {ranks, node_ranks}, asked.micro_batches);

@@ -9,6 +9,7 @@
 #include "execute/kernels.h"
 #include "fsdp/engine/add_gradient.h"
 #include "fsdp/engine/divisors.h"
+#include "fsdp/report/partial_sums.h"
 #include "fsdp/report/traffic.h"
 
 namespace vescomm::fsdp {
@@ -51,12 +52,17 @@ GradientSlots::GradientSlots(const Model &model, const Shards &shards, Comms &co
       requests_(model, comms),
       quantised_(model.plan, quantised_factors(model.spec, model.plan.mesh), comms) {
     const ModelPlan &plan = model.plan;
+    const bool experts = plan.dense_gradient_slots < slots_.size();
+    const auto partial_sums =
+        partial_sum_bytes(plan, {comms.shard().get()},
+                          {comms.shard(experts ? UnitKind::experts : UnitKind::dense).get()});
     for (std::size_t slot = 0; slot < slots_.size(); ++slot)
         for (const std::uint64_t bytes : plan.gradient_slot_parts[slot]) {
+            const std::uint64_t partial = partial_sums[slot][slots_[slot].parts.size()];
             slots_[slot].parts.emplace_back();
             if (bytes > 0)
-                slots_[slot].parts.back() =
-                    Memory(comms.shard(plan.kind_of_gradient_slot(slot)), bytes, VESCOMM_PER_RANK);
+                slots_[slot].parts.back() = Memory(comms.shard(plan.kind_of_gradient_slot(slot)),
+                                                   bytes, VESCOMM_PER_RANK, partial);
         }
 }
 
@@ -253,6 +259,9 @@ float *GradientSlots::scratch_of(const Slot &slot, std::size_t bucket) const {
 std::uint64_t GradientSlots::bytes() const {
     std::uint64_t bytes = quantised_.bytes();
     for (const std::uint64_t slot : model_.plan.gradient_slots) bytes += slot;
+    for (const Slot &slot : slots_)
+        for (const Memory &part : slot.parts)
+            if (part.get() != nullptr) bytes += part.partial_bytes();
     return bytes;
 }
 

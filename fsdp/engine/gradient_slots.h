@@ -39,7 +39,7 @@ public:
     void begin_step() override;
     void drop() override;
 
-    // Slots, and gradients in transfer in 8 bits.
+    // Slots, gradients in transfer in 8 bits, and partial sums.
     std::uint64_t bytes() const override;
     std::uint64_t scratch_bytes() const override;
 

@@ -52,7 +52,8 @@ void set_phases(vescomm_fsdp_report_t &report, const Spec &spec, const ModelPlan
             plan.mesh.keep_gradients ? report.gradient_slot_bytes : report.gradient_bytes;
     report.forward_bytes = kept + gathered + earlier_sums;
     report.backward_bytes = kept + gathered + report.gradient_bytes + report.gradient_slot_bytes +
-                            report.scratch_bytes + report.code_bytes - parameter_codes;
+                            report.scratch_bytes + report.partial_sum_bytes + report.code_bytes -
+                            parameter_codes;
     const EarlyGathers early = early_gathers(spec, plan);
     report.step_bytes = kept + report.gradient_bytes + copied_gradient_bytes + early.slot_bytes +
                         (early.any ? report.secondary_bytes : 0) +

@@ -32,6 +32,7 @@ Candidate plan_candidate(Spec spec, const std::string &preset, const Machine &ma
     const ModelPlan plan = plan_model(spec, machine.ranks);
     vescomm_fsdp_report_t asked = vescomm_fsdp_report_init();
     asked.micro_batches = micro_batches;
+    asked.node_ranks = machine.node_ranks;
     const vescomm_fsdp_report_t report = make_report(spec, plan, asked);
     return {preset, report,
             node_bytes_per_step(spec, plan, machine.node_ranks, report.micro_batches),

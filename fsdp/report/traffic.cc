@@ -9,6 +9,7 @@
 
 #include "fsdp/engine/prefetch.h"
 #include "fsdp/error.h"
+#include "fsdp/report/partial_sums.h"
 #include "fsdp/report/phases.h"
 #include "fsdp/spec/gather_parts.h"
 #include "fsdp/spec/partners.h"
@@ -226,15 +227,23 @@ std::uint64_t scratch_bytes(const ModelPlan &plan, std::size_t unit, int positio
 
 namespace {
 
+// The parts of a report that are the same for all ranks.
+struct Facts {
+    std::vector<std::uint64_t> dense_copies;
+    int copy_distance = 0;  // from a rank to the one that holds its copy; 0: no partner copies
+    PredictedPartialSums *partial_sums = nullptr;  // nullptr: none
+};
+
 // The copy of another rank's masters and states; empty without partner copies.
-Persistent partner_copy(const Spec &spec, const ModelPlan &plan, int position) {
-    if (!has_partner_copies(spec, plan.mesh)) return {};
-    return persistent_of(plan, (position + plan.mesh.ranks - 1) % plan.mesh.ranks);
+Persistent partner_copy(const ModelPlan &plan, const Facts &facts, int rank) {
+    if (facts.copy_distance == 0) return {};
+    const int copied = (rank + plan.mesh.ranks - facts.copy_distance) % plan.mesh.ranks;
+    return persistent_of(plan, plan.mesh.position(copied));
 }
 
 // The members that count memory of report.rank, but for the phases.
 void set_memory(vescomm_fsdp_report_t &report, const Spec &spec, const ModelPlan &plan,
-                const std::vector<std::uint64_t> &dense_copies) {
+                const Facts &facts) {
     const Mesh &mesh = plan.mesh;
     const int position = mesh.position(report.rank);
     const Persistent persistent = persistent_of(plan, position);
@@ -245,7 +254,7 @@ void set_memory(vescomm_fsdp_report_t &report, const Spec &spec, const ModelPlan
     report.persistent_bytes = persistent.total();
     report.slot_bytes = total(plan.slots) + total(plan.quantised_slots);
     report.code_bytes = parameter_code_bytes(plan, position) + sum_code_bytes(plan, position);
-    report.secondary_bytes = secondary_bytes(plan, dense_copies, position);
+    report.secondary_bytes = secondary_bytes(plan, facts.dense_copies, position);
     report.gradient_slot_bytes = total(plan.gradient_slots);
     for (const Bucket &bucket : plan.buckets)
         report.converted_bytes += align_bucket(bucket.converted_bytes());
@@ -254,14 +263,17 @@ void set_memory(vescomm_fsdp_report_t &report, const Spec &spec, const ModelPlan
     if (report.micro_batches > 1 && !mesh.keep_gradients)
         for (std::size_t slot = 0; slot < plan.gradient_slots.size(); ++slot)
             report.scratch_bytes += scratch_bytes_of_slot(plan, slot, position);
-    const Persistent copy = partner_copy(spec, plan, position);
+    if (facts.partial_sums != nullptr)
+        report.partial_sum_bytes = facts.partial_sums->bytes(report.rank);
+    const Persistent copy = partner_copy(plan, facts, report.rank);
     report.partner_bytes = copy.total();
-    if (has_partner_copies(spec, mesh)) report.partner_bytes_per_step = persistent.gradient;
+    if (facts.copy_distance > 0) report.partner_bytes_per_step = persistent.gradient;
     if (!spec.offload_folder().empty())
         report.file_bytes = persistent.master + persistent.optimizer + copy.master + copy.optimizer;
     report.peak_bytes = report.persistent_bytes + report.slot_bytes + report.code_bytes +
                         report.secondary_bytes + report.gradient_slot_bytes + report.scratch_bytes +
-                        report.partner_bytes + report.converted_bytes - report.file_bytes;
+                        report.partner_bytes + report.converted_bytes + report.partial_sum_bytes -
+                        report.file_bytes;
 }
 
 }  // namespace
@@ -275,6 +287,9 @@ vescomm_fsdp_report_t make_report(const Spec &spec, const ModelPlan &plan,
         refuse("micro_batches is {}; it must be at least 0", asked.micro_batches);
     vescomm_fsdp_report_t report = vescomm_fsdp_report_init();
     report.micro_batches = std::max(asked.micro_batches, 1);
+    report.node_ranks = asked.node_ranks;
+    report.nodes = asked.nodes;
+    report.comm = asked.comm;
     report.shard_ranks = mesh.shard_ranks;
     report.gather_ranks = mesh.gather_ranks();
     report.expert_shard_ranks = mesh.shard_ranks_of(UnitKind::experts);
@@ -284,17 +299,26 @@ vescomm_fsdp_report_t make_report(const Spec &spec, const ModelPlan &plan,
     }
     const vescomm_fsdp_report_t of_all_ranks = report;
     report.rank = std::max(asked.rank, 0);
-    const std::vector<std::uint64_t> dense_copies = dense_copy_bytes(plan);
-    set_memory(report, spec, plan, dense_copies);
-    for (int rank = 1; asked.rank < 0 && rank < mesh.shard_ranks; ++rank) {
+    const Placement placement = Placement::of(asked, mesh.ranks);
+    PredictedPartialSums partial_sums(plan, placement);
+    Facts facts{.dense_copies = dense_copy_bytes(plan)};
+    if (has_partner_copies(spec, mesh)) facts.copy_distance = placement.distance_to_holder();
+    // On device memory NCCL sums.
+    if (spec.options().memory == VESCOMM_FSDP_HOST) facts.partial_sums = &partial_sums;
+    set_memory(report, spec, plan, facts);
+    const auto compare = [&](int rank) {
         vescomm_fsdp_report_t other = of_all_ranks;
         other.rank = rank;
-        set_memory(other, spec, plan, dense_copies);
+        set_memory(other, spec, plan, facts);
         if (other.peak_bytes > report.peak_bytes) report = other;
-    }
+    };
+    if (asked.rank < 0)
+        for (const int first : placement.distinct_groups(mesh))
+            for (int rank = std::max(first, 1); rank < first + mesh.shard_ranks; ++rank)
+                compare(rank);
 
     const int position = mesh.position(report.rank);
-    set_phases(report, spec, plan, partner_copy(spec, plan, position).gradient);
+    set_phases(report, spec, plan, partner_copy(plan, facts, report.rank).gradient);
     const auto gathers = gathers_per_step(spec, plan, report.micro_batches);
     report.gathers_per_step = total(gathers);
     report.gather_bytes_per_step = sum_over_units(plan, gathers, position, gather_bytes);

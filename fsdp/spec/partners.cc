@@ -21,6 +21,7 @@ int partner_distance(std::span<const int> node_of) {
         if (elsewhere <= most) continue;
         most = elsewhere;
         best = distance;
+        if (most == ranks) break;
     }
     return static_cast<int>(best);
 }

@@ -171,7 +171,11 @@ MEMBER(vescomm_fsdp_report_t, forward_bytes, 200);
 MEMBER(vescomm_fsdp_report_t, backward_bytes, 208);
 MEMBER(vescomm_fsdp_report_t, step_bytes, 216);
 MEMBER(vescomm_fsdp_report_t, converted_bytes, 224);
-FREEZE(sizeof(vescomm_fsdp_report_t) == 232);
+MEMBER(vescomm_fsdp_report_t, node_ranks, 232);
+MEMBER(vescomm_fsdp_report_t, nodes, 240);
+MEMBER(vescomm_fsdp_report_t, comm, 248);
+MEMBER(vescomm_fsdp_report_t, partial_sum_bytes, 256);
+FREEZE(sizeof(vescomm_fsdp_report_t) == 264);
 
 MEMBER(vescomm_fsdp_recommendation_t, struct_size, 0);
 MEMBER(vescomm_fsdp_recommendation_t, candidates, 4);

@@ -49,8 +49,10 @@ void expect_same_training(int ranks, const std::string &preset,
         ranks,
         [&](Communicator &comm) {
             const MixtureModel model = mixture(preset, chosen);
+            std::vector<std::int32_t> nodes(node_of.begin(), node_of.end());
+            nodes.resize(static_cast<std::size_t>(ranks));
             const vescomm_fsdp_report_t report =
-                model.spec.report(ranks, comm.rank(), training.micro_batches);
+                model.spec.report_on(nodes, comm.rank(), training.micro_batches, &comm);
             Engine engine(model.spec, comm);
             fill(engine);
             vescomm_fsdp_counters_t before{};

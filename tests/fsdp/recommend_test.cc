@@ -164,11 +164,11 @@ TEST(Recommend, ReturnsAPresetWithItsReport) {
             EXPECT_LE(best.fitting, best.candidates);
             // The report is that of a specification with the preset.
             Spec with = std::move(describe(odd_model(), best.preset).spec);
-            const auto expected = with.report(ranks, ranks - 1, 2);
+            const auto expected = with.report(ranks, ranks - 1, 2, 2);
             EXPECT_EQ(report.rank, ranks - 1);
             EXPECT_EQ(report.peak_bytes, expected.peak_bytes);
             EXPECT_EQ(report.gather_bytes_per_step, expected.gather_bytes_per_step);
-            EXPECT_EQ(best.peak_bytes, with.report(ranks, -1, 2).peak_bytes);
+            EXPECT_EQ(best.peak_bytes, with.report(ranks, -1, 2, 2).peak_bytes);
         }
     // The axes of the specification are as before.
     EXPECT_EQ(described.spec.report(4).shard_ranks, 2);
@@ -179,7 +179,7 @@ TEST(Recommend, NamesThePresetThatNeedsLeast) {
     std::uint64_t least = ~std::uint64_t{0};
     std::string preset;
     for (const char *one : {"ddp", "zero1", "zero2", "zero3", "hsdp:2", "hpz:1", "hpz:2"}) {
-        const std::uint64_t bytes = describe(odd_model(), one).spec.report(4).peak_bytes;
+        const std::uint64_t bytes = describe(odd_model(), one).spec.report(4, -1, 1, 2).peak_bytes;
         if (bytes < least) preset = one;
         least = std::min(least, bytes);
     }

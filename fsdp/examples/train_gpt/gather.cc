@@ -26,4 +26,12 @@ std::vector<std::vector<double>> gather(const vescomm::Communicator &comm,
     return all;
 }
 
+std::vector<std::int32_t> nodes_of_ranks(const vescomm::Communicator &comm) {
+    const double mine[] = {static_cast<double>(comm.info().node)};
+    std::vector<std::int32_t> nodes;
+    for (const std::vector<double> &one : gather(comm, mine))
+        nodes.push_back(static_cast<std::int32_t>(one[0]));
+    return nodes;
+}
+
 }  // namespace train_gpt

@@ -211,9 +211,7 @@ void run(vescomm::Communicator &comm, std::optional<TextData> &text,
     require_same_everywhere(comm, options, *text);
     results.memory_before = process_memory().proportional;
     trainer.emplace(comm, options, *text);
-    results.largest = trainer->spec().report(results.comm.ranks, -1, options.accumulate);
-    results.mine =
-        trainer->spec().report(results.comm.ranks, results.comm.rank, options.accumulate);
+    results.predict(trainer->spec(), comm, nodes_of_ranks(comm), options.accumulate);
     if (first && !options.quiet) fmt::print("{}", header_text(options, *text, results));
     if (first && !options.quiet && options.recommend > 0)
         fmt::print("{}", recommendation_text(trainer->spec(), results.comm, options.recommend,

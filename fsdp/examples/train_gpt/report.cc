@@ -45,6 +45,12 @@ std::vector<double> steady_seconds(const std::vector<StepResult> &steps) {
 
 }  // namespace
 
+void Results::predict(const vescomm::fsdp::Spec &spec, const vescomm::Communicator &comm,
+                      const std::vector<std::int32_t> &nodes, int micro_batches) {
+    largest = spec.report_on(nodes, -1, micro_batches, &comm);
+    mine = spec.report_on(nodes, comm.rank(), micro_batches, &comm);
+}
+
 double Results::median_seconds() const {
     std::vector<double> seconds = steady_seconds(steps);
     const auto middle = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
@@ -162,6 +168,7 @@ nlohmann::ordered_json predicted_json(const vescomm_fsdp_report_t &report) {
             {"backward", report.backward_bytes},
             {"step", report.step_bytes},
             {"partner", report.partner_bytes},
+            {"partial_sums", report.partial_sum_bytes},
             {"file", report.file_bytes},
             {"gathers_per_step", report.gathers_per_step},
             {"gather_bytes_per_step", report.gather_bytes_per_step},

@@ -40,6 +40,10 @@ struct Results {
     double memory_before = 0;  // proportional set size of this process before it made the model
     MemoryUse memory;
 
+    // Sets `largest` and `mine`. `nodes`: of each rank of `comm`.
+    void predict(const vescomm::fsdp::Spec &spec, const vescomm::Communicator &comm,
+                 const std::vector<std::int32_t> &nodes, int micro_batches);
+
     // Drops the results of steps that have to be repeated.
     void return_to(int step);
 

@@ -12,6 +12,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "fsdp/examples/train_gpt/gather.h"
 namespace train_gpt {
 
 namespace {
@@ -182,12 +183,11 @@ void Training::begin_again() {
 }
 
 void Training::note(Recovery recovery) {
+    const std::vector<std::int32_t> nodes = nodes_of_ranks(comm_);
     failed_ = false;
     earlier_.clear();
     results_.comm = comm_.info();
-    results_.largest = trainer_->spec().report(results_.comm.ranks, -1, options_.accumulate);
-    results_.mine =
-        trainer_->spec().report(results_.comm.ranks, results_.comm.rank, options_.accumulate);
+    results_.predict(trainer_->spec(), comm_, nodes, options_.accumulate);
     recovery.seconds = vescomm_trace_get_seconds() - failed_at_;
     if (!quiet()) fmt::print("{}", recovery_text(recovery));
     results_.recoveries.push_back(std::move(recovery));

@@ -438,8 +438,8 @@ typedef struct vescomm_fsdp_report {
     uint64_t gradient_slot_bytes; /**< gradients before they are summed */
     uint64_t scratch_bytes; /**< sums of a further micro-batch, before they are added */
     /** persistent_bytes, slot_bytes, gradient_slot_bytes, scratch_bytes, code_bytes, partner_bytes,
-     *  secondary_bytes and converted_bytes, without file_bytes. Assumes that no other rank of the
-     *  shard group is on the node. */
+     *  secondary_bytes, converted_bytes and partial_sum_bytes, without file_bytes. Slots that ranks
+     *  of a node share count on each of them. */
     uint64_t peak_bytes;
     uint64_t gathers_per_step; /**< gathers of units */
     /** Bytes of gathered parameters of other ranks that this rank needs in a step, as they are
@@ -459,7 +459,7 @@ typedef struct vescomm_fsdp_report {
      *  and those received. Part of peak_bytes. */
     uint64_t code_bytes;
     /** Copies of another rank's masters, gradients and states, with partner_copy. The other rank is
-     *  the previous one of the shard group, or another one if several ranks share a node. */
+     *  on another node, if there is one; on one node it is the previous one. */
     uint64_t partner_bytes;
     /** Bytes of gradient shards that this rank gives to the holder of its copy in a step. */
     uint64_t partner_bytes_per_step;
@@ -481,13 +481,28 @@ typedef struct vescomm_fsdp_report {
      *  earlier ones. The rest is allocated in forward, too: an engine allocates when it is created
      *  (scratch_bytes at the first use). A slot or copy in use counts whole. */
     uint64_t forward_bytes;
-    /** The same for backward, with finish_backward: all but gradients of a partner copy. */
+    /** The same for backward, with finish_backward: all but gradients of a partner copy. Includes
+     *  partial_sum_bytes. */
     uint64_t backward_bytes;
     /** The same for vescomm_fsdp_step(): masters, states, gradients, also of a partner copy, and
      *  slots, codes and secondary copies for the first units of the next step. */
     uint64_t step_bytes;
     /** Replicated parameters whose type is not f32, in their type. Part of peak_bytes. */
     uint64_t converted_bytes;
+    /** [in] Consecutive ranks on each node; the last node may have fewer. 0: all ranks. */
+    int32_t node_ranks;
+    uint32_t reserved;
+    /** [in] For each rank a number that identifies its node. NULL: node_ranks applies. Borrowed for
+     *  the call. */
+    const int32_t *nodes;
+    /** [in] A communicator of the ranks, with @p nodes, if there is one: partial sums are those of
+     *  its machine model, for ranks that share cores too. NULL: none. Borrowed for the call. */
+    const vescomm_comm_t *comm;
+    /** Partial sums of gradients: on several nodes, sums of other nodes that arrive, and sums for
+     *  other nodes; on one node, those for other ranks, if shards of a unit are very unequal. As
+     *  vescomm_reduce_scatter_v_get_partial_bytes() predicts them. Part of peak_bytes. 0 for device
+     *  memory. */
+    uint64_t partial_sum_bytes;
 } vescomm_fsdp_report_t;
 
 /** Returns the struct with struct_size set, rank -1, all other members zero. Since: 0.1 */
@@ -523,6 +538,11 @@ static inline vescomm_fsdp_report_t vescomm_fsdp_report_init(void) {
                                     0,
                                     0,
                                     0,
+                                    0,
+                                    0,
+                                    0,
+                                    NULL,
+                                    NULL,
                                     0};
     return report;
 }
@@ -534,7 +554,8 @@ static inline vescomm_fsdp_report_t vescomm_fsdp_report_init(void) {
  * each micro-batch, in the declared order.
  *
  * @param ranks   number of ranks, from 1 to 1,048,576.
- * @param report  [in,out] struct_size, rank and micro_batches set by the caller, the rest filled.
+ * @param report  [in,out] struct_size and the members marked [in] set by the caller, the rest
+ * filled.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: also when no layout meets the options of the
  *         planner, or the axes do not divide the ranks.
  *
@@ -585,9 +606,9 @@ static inline vescomm_fsdp_recommendation_t vescomm_fsdp_recommendation_init(voi
  *                        have fewer.
  * @param memory_bytes    for the engine, on each rank.
  * @param recommendation  [in,out] struct_size set by the caller, the rest filled.
- * @param report          [in,out] as vescomm_fsdp_report(): the report of the preset. Its
- *                        micro_batches are those of the steps that are compared. NULL: no report,
- *                        and one micro-batch.
+ * @param report          [in,out] as vescomm_fsdp_report(): the report of the preset, with
+ *                        @p node_ranks, without nodes and comm. Its micro_batches are those of the
+ *                        steps that are compared. NULL: no report, and one micro-batch.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: no preset fits, and the error text names the
  *         one that needs least, and how much; also as vescomm_fsdp_report(), if that refuses all
  *         presets.

@@ -102,13 +102,31 @@ public:
         return group;
     }
 
-    // `rank`: -1 for the rank with the largest peak_bytes.
+    // `rank`: -1 for the rank with the largest peak_bytes. `node_ranks`: ranks of a node; 0: all.
     vescomm_fsdp_report_t report(std::int32_t ranks, std::int32_t rank = -1,
-                                 std::int32_t micro_batches = 1) const {
+                                 std::int32_t micro_batches = 1,
+                                 std::int32_t node_ranks = 0) const {
         vescomm_fsdp_report_t report = vescomm_fsdp_report_init();
         report.rank = rank;
         report.micro_batches = micro_batches;
+        report.node_ranks = node_ranks;
         check(vescomm_fsdp_report(get(), ranks, &report));
+        return report;
+    }
+
+    // `nodes`: for each rank a number that identifies its node. `comm`: a communicator of the
+    // ranks; nullptr: there is none yet.
+    vescomm_fsdp_report_t report_on(std::span<const std::int32_t> nodes, std::int32_t rank = -1,
+                                    std::int32_t micro_batches = 1,
+                                    const Communicator *comm = nullptr) const {
+        vescomm_fsdp_report_t report = vescomm_fsdp_report_init();
+        report.rank = rank;
+        report.micro_batches = micro_batches;
+        report.nodes = nodes.data();
+        if (comm != nullptr) report.comm = comm->get();
+        check(vescomm_fsdp_report(get(), static_cast<std::int32_t>(nodes.size()), &report));
+        report.nodes = nullptr;  // borrowed, as comm
+        report.comm = nullptr;
         return report;
     }
 

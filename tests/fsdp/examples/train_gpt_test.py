@@ -53,9 +53,9 @@ MEMORY_FIELDS = ("shards", "slabs", "gradients", "optimizer", "peak_rank", "node
                  "node_pss_before")
 
 
-def launch(ranks, arguments):
-    """Runs train_gpt on a number of ranks. One rank needs no launcher."""
-    launcher = [RUN, "-n", str(ranks)] if ranks > 1 else []
+def launch(ranks, arguments, nodes=""):
+    """Runs train_gpt on a number of ranks. One rank needs no launcher. nodes: ranks of each emulated node."""
+    launcher = [RUN, "-n", str(ranks), *(["--nodes", nodes] if nodes else [])] if ranks > 1 else []
     return subprocess.run(
         [*launcher, TRAIN_GPT, *arguments], capture_output=True, text=True, timeout=300, check=False
     )
@@ -252,6 +252,34 @@ class TrainGpt(unittest.TestCase):
                 report, measured = results["report"], results["measured"]
                 self.assertEqual(measured.pop("deviations"), 0)
                 self.assertEqual({name: report[name] for name in measured}, measured)
+
+    def test_allocates_what_it_reports_on_several_nodes(self):
+        for nodes in ("1,1", "2,2", "1,2"):
+            for arguments in (
+                ("--dtype", "f32"),
+                ("--dtype", "bf16"),
+                ("--dtype", "bf16", "--accumulate", "2"),
+                ("--dtype", "bf16", "--elastic", "--partner-copy", "yes"),
+                ("--dtype", "bf16", "--preset", "hsdp:1"),
+                ("--dtype", "bf16", "--preset", "hsdp:2"),
+                ("--dtype", "bf16", "--preset", "hpz:1"),
+                ("--dtype", "bf16", "--preset", "zero1"),
+            ):
+                ranks = sum(map(int, nodes.split(",")))
+                if "hsdp:2" in arguments and ranks % 2 != 0:
+                    continue
+                with self.subTest(nodes=nodes, arguments=arguments):
+                    name = self.path("on_nodes.json")
+                    done = launch(ranks, [*MODEL, "--dim", "96", "--steps", "3", "--data", self.text, "--json", name,
+                                          *arguments], nodes)
+                    self.assertEqual(done.returncode, 0, done.stderr)
+                    with open(name, encoding="utf-8") as file:
+                        results = json.load(file)
+                    report, measured = results["report"], results["measured"]
+                    self.assertEqual(results["nodes"], nodes.count(",") + 1)
+                    self.assertEqual(report["peak"], measured["peak"])
+                    if "hsdp" not in str(arguments):
+                        self.assertGreater(report["partial_sums"], 0)
 
     def test_measures_no_gathers_if_every_step_follows_an_evaluation(self):
         for arguments in (("--steps", "1"), ("--held-out-every", "1")):
