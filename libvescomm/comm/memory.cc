@@ -128,8 +128,10 @@ std::uint64_t Memory::begin_gather() {
 std::shared_ptr<PartialSums> Memory::shared_partial(std::uint64_t bytes) {
     // A memory that is too small stays with the requests that use it.
     if (!partial_ || partial_->memory->bytes() < bytes) {
-        auto larger = std::make_shared<PartialSums>(
-            PartialSums{.memory = create(comm_, bytes, VESCOMM_HOST, VESCOMM_PER_RANK)});
+        // No allocation follows the collective call, after which all ranks have the memory.
+        auto larger = std::make_shared<PartialSums>();
+        earlier_partial_.reserve(earlier_partial_.size() + 1);
+        larger->memory = create(comm_, bytes, VESCOMM_HOST, VESCOMM_PER_RANK);
         if (partial_) earlier_partial_.push_back(partial_);
         partial_ = std::move(larger);
     }

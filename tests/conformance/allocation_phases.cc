@@ -96,6 +96,7 @@ void make_layout(Rank &r) {
 void make_memory(Rank &r) {
     vescomm_memory_options_t options = vescomm_memory_options_init();
     options.bytes = 1000;
+    options.partial_bytes = 1000;
     options.sharing = VESCOMM_PER_RANK;
     r.call("vescomm_memory_create",
            [&] { return vescomm_memory_create(r.comm, &options, &r.memory); });

@@ -559,7 +559,8 @@ static inline vescomm_fsdp_report_t vescomm_fsdp_report_init(void) {
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: also when no layout meets the options of the
  *         planner, or the axes do not divide the ranks.
  *
- * Collective: no.  Blocking: no.  Threads: safe.  Cost: as vescomm_plan_create().  Since: 0.1
+ * Collective: no.  Blocking: no.  Threads: safe.  Cost: as vescomm_plan_create(), and up to some
+ * milliseconds for each unit on several nodes.  Since: 0.1
  */
 VESCOMM_API vescomm_status_t vescomm_fsdp_report(const vescomm_fsdp_spec_t *spec, int32_t ranks,
                                                  vescomm_fsdp_report_t *report);
