@@ -13,6 +13,15 @@
 
 include!("bindings.rs");
 
+extern "C" {
+    /// For the crate `vescomm`, and in no header: this rank takes part in a collective creation
+    /// that it refuses with the sentence. Returns `VESCOMM_ERROR_INVALID_ARGUMENT`.
+    pub fn vescomm_comm_refuse(
+        comm: *mut vescomm_comm_t,
+        sentence: *const std::os::raw::c_char,
+    ) -> vescomm_status_t;
+}
+
 macro_rules! initialisers {
     ($($function:ident, $structure:ident;)*) => {
         $(

@@ -9,7 +9,7 @@ use std::ops::Deref;
 use std::os::raw::{c_int, c_void};
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::path::Path;
-use std::ptr::null_mut;
+use std::ptr::{null, null_mut};
 
 use vescomm_sys as sys;
 
@@ -298,9 +298,15 @@ impl Communicator {
     /// Writes the spans of all ranks into one file in the Chrome trace event format, which Perfetto
     /// opens. Rank 0 writes it; the paths of other ranks are not used. Collective.
     pub fn trace_write(&self, path: impl AsRef<Path>) -> Result<()> {
-        let path = c_path(path.as_ref()).map_err(|error| self.refuse(error))?;
+        let path = c_path(path.as_ref());
+        // The library uses the path of rank 0, and refuses NULL there on all ranks.
+        let in_c = path.as_ref().map_or(null(), |path| path.as_ptr());
         // SAFETY: the string lives until the call returns.
-        call(|| unsafe { sys::vescomm_trace_write(self.raw(), path.as_ptr()) }).map(drop)
+        let written = call(|| unsafe { sys::vescomm_trace_write(self.raw(), in_c) });
+        match (written, path) {
+            (Err(Error::InvalidArgument(_)), Err(error)) if self.rank() == 0 => Err(error),
+            (written, _) => written.map(drop),
+        }
     }
 
     /// Called before the wait of a drop: no rank waits for another one after a panic.
@@ -311,10 +317,15 @@ impl Communicator {
         }
     }
 
-    /// Passes on an error that this crate has found in a collective call. No other rank waits for
-    /// this one: the communicator is aborted with the sentence.
+    /// Passes on an error that this crate has found in a collective creation. This rank takes part
+    /// as with an argument that the library refuses: the communicator breaks with the sentence,
+    /// unless all ranks refuse the call with the same one.
     pub(crate) fn refuse(&self, error: Error) -> Error {
-        let _ = self.abort(&error.sentence().replace('\0', "?"));
+        if let Ok(sentence) = c_string("the sentence", error.sentence()) {
+            // SAFETY: this thread alone uses the communicator; the string lives until the call
+            // returns. It returns the error that it is given.
+            let _ = call(|| unsafe { sys::vescomm_comm_refuse(self.raw(), sentence.as_ptr()) });
+        }
         error
     }
 }

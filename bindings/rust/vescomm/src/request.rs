@@ -85,9 +85,8 @@ impl<'b, 'c, T: Element> NewRequest<'b, 'c, T> {
                 return Ok(());
             }
             Err(self.part.comm.refuse(invalid(format!(
-                "{name}: the array has {elements} elements, and the shard of rank {} in buffer \
+                "{name}: the array has {elements} elements, and the shard of this rank in buffer \
                  {:?} has {expected}",
-                self.part.comm.rank(),
                 self.part.name
             ))))
         });

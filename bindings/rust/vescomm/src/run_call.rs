@@ -136,7 +136,7 @@ unsafe fn make_group<'a, 'b: 'a>(
     // If the library refuses a call after others, or a group that it leaves open, the group ends
     // without being started: the communicator is broken first.
     let give_up = |error: Error| {
-        let error = comm.refuse(error);
+        let _ = comm.abort(&error.sentence().replace('\0', "?"));
         let _ = end(null_mut());
         error
     };

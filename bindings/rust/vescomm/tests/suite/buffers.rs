@@ -241,9 +241,11 @@ fn an_array_of_the_wrong_size_is_an_error_on_all_ranks() {
         },
     );
     for error in &errors {
-        assert!(error.sentence().contains("has 4 elements, and the shard of rank 1"), "{error}");
+        assert!(error.sentence().contains("has 4 elements, and the shard of this rank"), "{error}");
     }
     assert!(matches!(errors[1], Error::InvalidArgument(_)), "{errors:?}");
+    assert!(matches!(errors[0], Error::Mismatch(_)), "{errors:?}");
+    assert!(crate::support::names_rank(errors[0].sentence(), 1), "{}", errors[0]);
 }
 
 #[test]

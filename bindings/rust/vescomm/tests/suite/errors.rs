@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use vescomm::call::{self, Call};
-use vescomm::{Bool, Error, Op, C64};
+use vescomm::{Bool, Buffer, CommOptions, Error, Layout, Op, Sharing, C64};
 
 use crate::support::{names_rank, open_ranks, options, ranks, ranks_with};
 
@@ -96,6 +96,77 @@ fn wrong_arguments_are_refused_and_have_no_effect() {
         assert_eq!(data, [1.0; 2]);
         comm.all_reduce_in_place(&mut data, Op::Sum).unwrap();
         assert_eq!(data, [3.0; 2]);
+    });
+}
+
+/// Errors that the crate finds, and one of the library.
+#[test]
+fn creations_that_all_ranks_refuse_leave_the_communicator_intact() {
+    ranks(2, |comm| {
+        let layout = Layout::from_counts(&[3, 3]).unwrap();
+        let refused = |result: Result<(), Error>, words: &str| {
+            let error = result.unwrap_err();
+            assert!(matches!(error, Error::InvalidArgument(_)), "{error:?}");
+            assert!(error.sentence().contains(words), "{error} lacks {words:?}");
+            comm.barrier().unwrap_or_else(|error| panic!("after {words:?}: {error}"));
+        };
+        let plain = CommOptions::default();
+        let mut tagged = CommOptions::default();
+        tagged.tag = Some("a\0".to_string());
+        let mut own = Buffer::<f32>::new(comm, &layout, "own").unwrap();
+        let mut shared =
+            Buffer::<f32>::with_sharing(comm, &layout, "shared", Sharing::PerNode).unwrap();
+
+        refused(comm.split(Some(-1), 0, &plain).map(drop), "the color is -1");
+        refused(comm.split(Some(0), 0, &tagged).map(drop), "NUL");
+        refused(comm.dup(&tagged).map(drop), "NUL");
+        refused(Buffer::<f32>::new(comm, &layout, "a\0").map(drop), "NUL");
+        refused(own.request().algorithm("a\0").all_reduce(Op::Sum).map(drop), "NUL");
+        let gather = own.request().all_gather_v_from(vec![0.0f32; 2]);
+        refused(gather.map(drop).map_err(Error::from), "has 2 elements");
+        let reduce = own.request().reduce_scatter_v_into(vec![0.0f32; 4], Op::Sum);
+        refused(reduce.map(drop).map_err(Error::from), "has 4 elements");
+        shared.acquire().unwrap();
+        refused(shared.request().broadcast(0).map(drop), "acquired");
+        refused(own.request().broadcast(99).map(drop), "99");
+
+        let mut sum = own.request().all_reduce(Op::Sum).unwrap();
+        own.data_mut().unwrap().fill(1.0);
+        sum.run(&mut own).unwrap();
+        assert_eq!(own.data().unwrap(), [2.0; 6]);
+    });
+}
+
+#[test]
+fn a_creation_that_one_rank_refuses_fails_on_all_ranks() {
+    let errors = open_ranks(3, |comm| {
+        let name = if comm.rank() == 1 { "a\0" } else { "a" };
+        let layout = Layout::from_counts(&[3, 3, 3]).unwrap();
+        let error = Buffer::<f32>::new(&comm, &layout, name).map(drop).unwrap_err();
+        assert!(comm.barrier().is_err());
+        error
+    });
+    assert!(matches!(errors[1], Error::InvalidArgument(_)), "{:?}", errors[1]);
+    for error in [&errors[0], &errors[2]] {
+        assert!(matches!(error, Error::Mismatch(_)), "{error:?}");
+        assert!(names_rank(error.sentence(), 1), "{error}");
+        assert!(error.sentence().contains("NUL"), "{error}");
+    }
+}
+
+#[test]
+fn a_wrong_path_of_a_trace_is_an_error_on_all_ranks() {
+    ranks(3, |comm| {
+        let wrong = |on_all: bool| {
+            let path = if on_all || comm.rank() == 0 { "a\0b" } else { "unused" };
+            let error = comm.trace_write(path).unwrap_err();
+            assert!(matches!(error, Error::InvalidArgument(_)), "{error:?}");
+            let words = if comm.rank() == 0 { "NUL" } else { "path is NULL" };
+            assert!(error.sentence().contains(words), "{error}");
+            comm.barrier().unwrap();
+        };
+        wrong(true);
+        wrong(false);
     });
 }
 

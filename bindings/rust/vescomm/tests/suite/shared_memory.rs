@@ -157,8 +157,8 @@ fn no_buffer_is_created_over_a_shard_in_use() {
         assert_eq!(shard, [1.0; 8]);
         refused(over, "acquired");
         drop(beside);
-        // No rank waits for one that was refused.
-        assert!(matches!(comm.barrier(), Err(Error::Aborted(_))));
+        // All ranks have refused it for the same reason.
+        comm.barrier().unwrap();
     });
 }
 
