@@ -19,8 +19,13 @@ public:
         begun_ = true;
         next_ = Deadline::after(seconds);
     }
+    // The ranks have been asked to end: SIGKILL is due after this time.
+    void begin_grace(double seconds) {
+        begin(seconds);
+        asked_ = true;
+    }
     bool begun() const { return begun_; }
-    // True: SIGTERM was due.
+    // True: SIGTERM was due, or the ranks have been asked before.
     bool asked() const { return asked_; }
     // Milliseconds until a signal is due, for poll(); -1: none will be.
     int timeout() const {
@@ -38,7 +43,7 @@ public:
 
 private:
     bool begun_ = false;
-    bool asked_ = false;  // SIGTERM was due
+    bool asked_ = false;  // SIGTERM was due, or the ranks have been asked before
     std::optional<Deadline> next_;
 };
 

@@ -21,8 +21,9 @@ namespace {
 
 // Signals that are forwarded to the ranks. The reaction of the ranks decides how the job ends.
 constexpr int forwarded_signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
-// Number of SIGINT and SIGTERM that are forwarded; the next one kills all ranks.
-constexpr int max_forwarded_interrupts = 2;
+// Time in which a second SIGINT or SIGTERM belongs to the same request: timeout(1) signals the
+// launcher, then its process group.
+constexpr double repetition_seconds = 0.2;
 // Time between the failure of a rank and SIGTERM for the others. They observe the failure by
 // themselves, report it, and write their flight recorders.
 constexpr double report_seconds = 1;
@@ -31,6 +32,10 @@ std::string describe(const siginfo_t &how) {
     if (how.si_code == CLD_EXITED) return fmt::format("exited with code {}", how.si_status);
     return fmt::format("was ended by signal {} ({}{})", how.si_status, strsignal(how.si_status),
                        how.si_code == CLD_DUMPED ? ", core dumped" : "");
+}
+
+int exit_code_of(const siginfo_t &how) {
+    return how.si_code == CLD_EXITED ? how.si_status : 128 + how.si_status;
 }
 
 }  // namespace
@@ -141,12 +146,33 @@ void Job::handle_signals() {
 }
 
 void Job::forward(int signal, bool from_terminal) {
-    if ((signal == SIGINT || signal == SIGTERM) && ++interrupts_ > max_forwarded_interrupts) {
-        streams_.say("asked to end for the third time: killing all ranks");
-        ranks_.signal(SIGKILL);
-        return;
-    }
+    const bool request = signal == SIGINT || signal == SIGTERM;
+    if (request && !request_end(signal)) return;
     ranks_.forward(signal, from_terminal);
+    // A stopped process handles a signal only after SIGCONT.
+    if (request) ranks_.signal(SIGCONT);
+}
+
+// Returns false if the signal must not be forwarded.
+bool Job::request_end(int signal) {
+    if (repetition_) {
+        if (!repetition_->expired()) return signal != request_;
+        streams_.say("asked to end for the second time: killing all ranks");
+        kill_ranks();
+        return false;
+    }
+    repetition_ = Deadline::after(repetition_seconds);
+    // The failure of a rank may have begun the end, which has its own deadline.
+    if (!ending_.begun()) {
+        request_ = signal;
+        ending_.begin_grace(options_.grace_seconds);
+    }
+    return true;
+}
+
+void Job::kill_ranks() {
+    killing_ = true;
+    ranks_.signal(SIGKILL);
 }
 
 void Job::handle_ended() {
@@ -167,9 +193,17 @@ void Job::handle_ended() {
 
 void Job::note_end(const RunningRank &rank, const siginfo_t &how) {
     if (how.si_code == CLD_EXITED && how.si_status == 0) return;
+    const bool by_signal = how.si_code != CLD_EXITED;
+    if (request_ != 0) {
+        const bool killed = killing_ && by_signal && how.si_status == SIGKILL;
+        if (failed_ == 0 && !killed)
+            streams_.say(fmt::format("rank {} (process {}) {}", rank.rank, rank.id, describe(how)));
+        note_failure(killed ? 128 + request_ : exit_code_of(how));
+        if (!enough_left()) exit_code_ = first_failure_;
+        return;
+    }
     // Ranks that the launcher ends have not failed.
     if (ending_.asked()) return;
-    const bool by_signal = how.si_code != CLD_EXITED;
     if (ending_.begun()) {
         // Others exit because of a rank that a signal ended. The launcher may observe them first:
         // the kernel closes the connections of a process before it reports its end.
@@ -181,9 +215,8 @@ void Job::note_end(const RunningRank &rank, const siginfo_t &how) {
     }
     if (failed_ == 0) first_by_signal_ = by_signal;
     const auto others = ranks_.count() - 1;
-    if (++failed_ == 1)
-        first_failure_ = how.si_code == CLD_EXITED ? how.si_status : 128 + how.si_status;
-    if (options_.local_ranks - failed_ >= options_.min_ranks && options_.min_ranks > 0) {
+    note_failure(exit_code_of(how));
+    if (enough_left()) {
         streams_.say(fmt::format(
             "rank {} (process {}) {}; the others go on: {} of {} have not failed", rank.rank,
             rank.id, describe(how), options_.local_ranks - failed_, options_.local_ranks));
@@ -192,6 +225,14 @@ void Job::note_end(const RunningRank &rank, const siginfo_t &how) {
     streams_.say(fmt::format("rank {} (process {}) {}{}", rank.rank, rank.id, describe(how),
                              others == 0 ? "" : fmt::format("; ending the other {}", others)));
     end_all(first_failure_, report_seconds);
+}
+
+void Job::note_failure(int exit_code) {
+    if (++failed_ == 1) first_failure_ = exit_code;
+}
+
+bool Job::enough_left() const {
+    return options_.min_ranks > 0 && options_.local_ranks - failed_ >= options_.min_ranks;
 }
 
 void Job::end_all(int exit_code, double seconds) {
@@ -210,10 +251,11 @@ void Job::signal_if_due() {
             return;
         case Ending::Signal::kill:
             if (ranks_.empty()) return;
-            streams_.say(fmt::format("not ended {} s after SIGTERM, and killed: rank{}{}",
-                                     options_.grace_seconds, ranks_.count() == 1 ? "" : "s",
-                                     ranks_.list()));
-            ranks_.signal(SIGKILL);
+            streams_.say(fmt::format("not ended {} s after {}, and killed: rank{}{}",
+                                     options_.grace_seconds,
+                                     request_ == SIGINT ? "SIGINT" : "SIGTERM",
+                                     ranks_.count() == 1 ? "" : "s", ranks_.list()));
+            kill_ranks();
     }
 }
 

@@ -25,7 +25,8 @@ constexpr const char *what =
     "VESCOMM_SECRET, and those of torchrun (RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE,\n"
     "MASTER_ADDR, MASTER_PORT). Each line of output begins with the rank. Standard input goes to\n"
     "rank 0. When a rank fails, the others have one second to report it; then they get SIGTERM,\n"
-    "and SIGKILL after the grace time. With --min-ranks the others go on.";
+    "and SIGKILL after the grace time. With --min-ranks the others go on. Signals are forwarded;\n"
+    "after SIGINT and SIGTERM, SIGKILL follows after the grace time, or at the second signal.";
 
 constexpr const char *examples =
     "Examples:\n"
@@ -36,7 +37,8 @@ constexpr const char *examples =
     "                                                the second of two machines with 8 ranks each\n"
     "\n"
     "Exit code: that of the first rank that failed (128 + n when signal n ended it), else 0; with\n"
-    "--min-ranks 0 if enough ranks succeeded.\n"
+    "--min-ranks 0 if enough ranks succeeded. A rank that got SIGKILL after signal n has failed\n"
+    "with 128 + n.\n"
     "2: wrong usage. 126, 127: PROGRAM cannot be run, or does not exist.";
 
 struct Given {
@@ -135,7 +137,8 @@ void add_options(CLI::App &app, Given &given) {
         ->check(CLI::IsMember({"none", "core"}));
     app.add_flag("--no-prefix", given.no_prefix, "Do not put the rank before each line.");
     app.add_option("--grace", options.grace_seconds,
-                   "Time between SIGTERM and SIGKILL when a rank failed (default 5 s).")
+                   "Time between SIGTERM and SIGKILL when a rank failed, and between a\n"
+                   "forwarded SIGINT or SIGTERM and SIGKILL (default 5 s).")
         ->option_text("SECONDS")
         ->check(CLI::Range(0.0, 86400.0));
     app.add_option("--min-ranks", options.min_ranks,

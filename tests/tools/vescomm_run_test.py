@@ -367,17 +367,78 @@ class Ends(unittest.TestCase):
             self.assertEqual(job.returncode, 9)
             self.assertIn(f"got {name}".encode(), out)
 
-    def test_the_third_interrupt_kills(self):
-        job = start("-n", 2, "sh", "-c", 'trap "echo no" INT; echo ready; while :; do sleep 0.01; done')
+    def expect_killed_after_grace(self, number, script):
+        """Each of the two ranks writes "ready" before the signal."""
+        job = start("-n", 2, "--grace", "0.2", "sh", "-c", script)
+        for _ in range(2):
+            self.assertIn(b"ready", job.stdout.readline())
+        job.send_signal(number)
+        _, err = job.communicate(timeout=PATIENCE)
+        self.assertEqual(job.returncode, 128 + number, err)
+        self.assertIn(f"not ended 0.2 s after {number.name}, and killed: rank", err.decode())
+
+    def test_ranks_that_ignore_a_signal_are_killed_after_the_grace_time(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with self.subTest(number.name):
+                self.expect_killed_after_grace(
+                    number, f'trap "" {number.name[3:]}; echo ready; while :; do sleep 0.01; done')
+
+    def test_a_stopped_rank_is_killed_after_the_grace_time(self):
+        self.expect_killed_after_grace(
+            signal.SIGTERM,
+            'trap "" TERM; echo ready; [ $RANK = 0 ] && exit 0; while :; do kill -STOP $$; done')
+
+    def test_a_stopped_rank_handles_the_signal(self):
+        job = start("-n", 2, "sh", "-c", 'trap "echo got; exit 7" TERM; echo $$; read line < $FIFO',
+                    env=dict(os.environ, FIFO=self.fifo()))
+        ranks = [int(job.stdout.readline().split()[1]) for _ in range(2)]
+        for process in ranks:
+            os.kill(process, signal.SIGSTOP)
+        job.send_signal(signal.SIGTERM)
+        out, err = job.communicate(timeout=PATIENCE)
+        self.assertEqual(job.returncode, 7, err)
+        self.assertEqual(sorted(out.splitlines()), [b"[0] got", b"[1] got"])
+
+    def test_ranks_that_end_after_a_signal_decide_the_exit_code(self):
+        script = ('trap "exit $((5 * RANK))" TERM; echo ready; while :; do sleep 0.01; done')
+        for options, code in (((), 5), (("--min-ranks", 1), 0)):
+            with self.subTest(options):
+                job = start("-n", 2, *options, "sh", "-c", script)
+                for _ in range(2):
+                    job.stdout.readline()
+                job.send_signal(signal.SIGTERM)
+                _, err = job.communicate(timeout=PATIENCE)
+                self.assertEqual(job.returncode, code, err)
+
+    def test_the_second_interrupt_kills(self):
+        job = start("-n", 2, "--grace", 86400, "sh", "-c",
+                    'trap "echo no" INT; echo ready; while :; do sleep 0.01; done')
         for _ in range(2):
             job.stdout.readline()
-        for _ in range(2):
-            job.send_signal(signal.SIGINT)
-            for _ in range(2):
-                self.assertIn(b"no", job.stdout.readline())
         job.send_signal(signal.SIGINT)
-        job.communicate(timeout=PATIENCE)
-        self.assertEqual(job.returncode, 128 + signal.SIGKILL)
+        for _ in range(2):
+            self.assertIn(b"no", job.stdout.readline())
+        # A signal right after the first one belongs to it.
+        while True:
+            job.send_signal(signal.SIGINT)
+            try:
+                _, err = job.communicate(timeout=0.05)
+                break
+            except subprocess.TimeoutExpired:
+                pass
+        self.assertEqual(job.returncode, 128 + signal.SIGINT)
+        self.assertIn("for the second time", err.decode())
+
+    def test_signals_at_the_same_time_are_one_request(self):
+        """timeout(1) signals the launcher, then its process group."""
+        job = start("-n", 2, "--grace", 86400, "sh", "-c",
+                    'trap "exit 9" TERM; trap "" INT; echo ready; while :; do sleep 0.01; done')
+        for _ in range(2):
+            job.stdout.readline()
+        for number in (signal.SIGSTOP, signal.SIGINT, signal.SIGTERM, signal.SIGCONT):
+            job.send_signal(number)
+        _, err = job.communicate(timeout=PATIENCE)
+        self.assertEqual(job.returncode, 9, err)
 
     def test_ranks_die_with_the_launcher(self):
         job = start("-n", 3, "sh", "-c", "echo $$; exec sleep 1000")
