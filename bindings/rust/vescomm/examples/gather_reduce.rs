@@ -1,10 +1,9 @@
 // Gathers ragged shards and sums ragged shards: vescomm-run -n 3 ./gather_reduce
 use vescomm::{Buffer, Communicator, Layout, Op};
 
-fn main() -> vescomm::Result<()> {
-    let comm = Communicator::from_environment()?;
+fn gather_reduce(comm: &Communicator) -> vescomm::Result<()> {
     let counts: Vec<i64> = (1..=comm.ranks() as i64).collect(); // rank k owns k + 1 elements
-    let mut buffer = Buffer::<f32>::new(&comm, &Layout::from_counts(&counts)?, "buffer")?;
+    let mut buffer = Buffer::<f32>::new(comm, &Layout::from_counts(&counts)?, "buffer")?;
 
     let mut gather = buffer.request().all_gather_v()?;
     buffer.shard_mut()?.fill(comm.rank() as f32); // all of them k
@@ -14,5 +13,10 @@ fn main() -> vescomm::Result<()> {
     let mut reduce = buffer.request().reduce_scatter_v(Op::Sum)?;
     reduce.run(&mut buffer)?;
     println!("{} | rank {}: {}", gathered.join(" "), comm.rank(), buffer.shard()?[0]);
-    comm.finalize() // collective; the drop of the communicator then does not wait
+    Ok(())
+}
+
+fn main() -> vescomm::Result<()> {
+    // Finalizes the communicator; an error aborts it, so that no rank waits for this one.
+    Communicator::from_environment()?.finalize_after(gather_reduce)
 }

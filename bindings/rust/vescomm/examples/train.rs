@@ -102,15 +102,7 @@ fn descend(parameters: &mut [f32], gradients: &[f32]) {
     }
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let arguments: Vec<String> = std::env::args().collect();
-    let sharded = arguments.iter().any(|argument| argument == "--sharded");
-    let steps = match arguments.iter().position(|argument| argument == "--steps") {
-        Some(at) => arguments.get(at + 1).ok_or("--steps needs a number")?.parse()?,
-        None => 200,
-    };
-    let comm = Communicator::from_environment()?;
-
+fn train(comm: &Communicator, sharded: bool, steps: usize) -> Result<(), Box<dyn Error>> {
     let tensors = [
         Tensor { block_rows: 4, ..Tensor::new("w1", &[HIDDEN as i64, INPUTS as i64]) },
         Tensor::new("b1", &[HIDDEN as i64]),
@@ -120,8 +112,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let planned = plan(&tensors, comm.ranks(), &Options::default())?;
     let layout = planned.layout.ok_or(planned.explanation)?;
     let model = Model::new(&layout)?;
-    let mut parameters = Buffer::<f32>::new(&comm, &layout, "parameters")?;
-    let mut gradients = Buffer::<f32>::new(&comm, &layout, "gradients")?;
+    let mut parameters = Buffer::<f32>::new(comm, &layout, "parameters")?;
+    let mut gradients = Buffer::<f32>::new(comm, &layout, "gradients")?;
     model.initialise(&mut parameters.tensors_mut()?);
 
     // The gradient of the mean over all samples: each rank contributes the sum over its own.
@@ -153,6 +145,15 @@ fn main() -> Result<(), Box<dyn Error>> {
             println!("step {step}: loss {}", loss[0]);
         }
     }
-    comm.finalize()?;
     Ok(())
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = std::env::args().collect();
+    let sharded = arguments.iter().any(|argument| argument == "--sharded");
+    let steps = match arguments.iter().position(|argument| argument == "--steps") {
+        Some(at) => arguments.get(at + 1).ok_or("--steps needs a number")?.parse()?,
+        None => 200,
+    };
+    Communicator::from_environment()?.finalize_after(|comm| train(comm, sharded, steps))
 }

@@ -28,9 +28,9 @@ use crate::{CommOptions, Error, Result};
 /// may change the environment meanwhile: `std::env::set_var()` does not exclude readers in C, and is
 /// unsafe since the edition of 2024 for that reason.
 ///
-/// Call [`finalize()`](Communicator::finalize) on every rank before the communicator is dropped.
-/// Otherwise the drop is collective: it waits for all ranks, and cannot report an error. If a panic
-/// drops the communicator, or a request that is running, the communicator is aborted instead, so that
+/// End it by [`finalize_after()`](Communicator::finalize_after), or call
+/// [`finalize()`](Communicator::finalize) on every rank before the communicator is dropped. Otherwise
+/// the drop is collective: it waits for all ranks, and cannot report an error. If a panic drops the communicator, or a request that is running, the communicator is aborted instead, so that
 /// no rank waits for another one.
 ///
 /// ```
@@ -293,6 +293,40 @@ impl Communicator {
     pub fn finalize(&self) -> Result<()> {
         // SAFETY: this thread alone uses the communicator.
         call(|| unsafe { sys::vescomm_comm_finalize(self.raw()) }).map(drop)
+    }
+
+    /// Runs a program with the communicator, which ends with it: it is finalized after a success, and
+    /// aborted after an error, with the error as the reason. The other ranks then fail at once and
+    /// name this rank, and this function does not wait for them.
+    ///
+    /// A `?` in `main()` would drop the communicator instead. The drop waits for the other ranks, and
+    /// the error is shown only afterwards.
+    ///
+    /// ```
+    /// use vescomm::Communicator;
+    ///
+    /// fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     Communicator::from_environment()?.finalize_after(|comm| {
+    ///         let name = std::fs::read_to_string("/proc/self/comm")?;
+    ///         println!("rank {}: {name}", comm.rank());
+    ///         comm.barrier()?;
+    ///         Ok(())
+    ///     })
+    /// }
+    /// ```
+    pub fn finalize_after<R, E: fmt::Display + From<Error>>(
+        self,
+        program: impl FnOnce(&Communicator) -> std::result::Result<R, E>,
+    ) -> std::result::Result<R, E> {
+        let result = program(&self);
+        match &result {
+            Ok(_) => self.finalize()?,
+            Err(error) => {
+                let reason = format!("its program ended with an error: {error}");
+                let _ = self.abort(&reason.replace('\0', "?"));
+            }
+        }
+        result
     }
 
     /// Writes the spans of all ranks into one file in the Chrome trace event format, which Perfetto

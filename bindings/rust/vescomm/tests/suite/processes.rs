@@ -125,6 +125,38 @@ fn a_panic_of_one_process_ends_the_others() {
     }
 }
 
+/// Rank 2 does not wait for the others, which wait for it.
+#[test]
+fn an_error_of_one_process_ends_the_others() {
+    if in_job() {
+        let comm = Communicator::from_environment().unwrap();
+        comm.barrier().unwrap();
+        let failed = comm.rank() == 2;
+        let result = comm.finalize_after(|comm| -> Result<(), Box<dyn std::error::Error>> {
+            if comm.rank() == 2 {
+                return Err("data.bin is missing".into());
+            }
+            Ok(comm.barrier()?)
+        });
+        let error = result.unwrap_err().to_string();
+        assert!(error.contains("data.bin is missing"), "{error}");
+        assert!(failed || names_rank(&error, 2), "{error}");
+        return;
+    }
+    Job::of_test("processes::an_error_of_one_process_ends_the_others", 3).outputs();
+}
+
+#[test]
+fn a_program_that_succeeds_finalizes_the_communicator() {
+    let results = crate::support::open_ranks(2, |comm| {
+        comm.finalize_after(|comm| comm.barrier().map(|()| comm.rank() + 7))
+    });
+    assert_eq!(results, [Ok(7), Ok(8)]);
+    let comm = Communicator::from_environment().unwrap();
+    let result = comm.finalize_after(|comm| comm.abort("the test requests it"));
+    assert!(matches!(result, Err(Error::Aborted(_))), "{result:?}");
+}
+
 #[test]
 fn vescomm_run_starts_the_ranks() {
     if in_job() {
