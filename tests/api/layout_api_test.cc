@@ -9,10 +9,12 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "api/guard.h"
 #include "vescomm/vescomm.h"
+#include "vescomm/vescomm.hpp"
 
 namespace {
 
@@ -219,6 +221,17 @@ TEST_F(LayoutApi, RefusesWrongValuesAndSetsNoOutput) {
     vescomm_tensor_t tensor = vescomm_tensor_init();
     expect_refused(vescomm_layout_get_tensor(layout, 2, &tensor), "index 2 is not in [0, 2)");
     EXPECT_EQ(tensor.name, nullptr);
+}
+
+TEST(LayoutHpp, CountsTheElementsOfTensorsWithHugeExtents) {
+    constexpr std::int64_t max = std::numeric_limits<std::int64_t>::max();
+    const auto elements = [](std::vector<std::int64_t> shape) {
+        return vescomm::Tensor{.name = "x", .shape = std::move(shape)}.elements();
+    };
+    EXPECT_EQ(elements({max, max, 0}), 0);
+    EXPECT_EQ(elements({max, 2}), max);
+    EXPECT_EQ(elements({3, 1, 5}), 15);
+    EXPECT_EQ(elements({}), 1);
 }
 
 TEST_F(LayoutApi, MakesLayoutsWithoutTensorsAndFromCounts) {

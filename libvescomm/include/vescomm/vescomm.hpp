@@ -101,9 +101,14 @@ struct Tensor {
     std::int64_t block = 1;
     std::int32_t batch_dimensions = 0;
 
+    // The largest number of the type if there are more; no layout has such a tensor.
     std::int64_t elements() const {
+        constexpr std::int64_t max = std::numeric_limits<std::int64_t>::max();
         std::int64_t product = 1;
-        for (const std::int64_t extent : shape) product *= extent;
+        for (const std::int64_t extent : shape) {
+            if (extent <= 0) return 0;
+            product = extent > max / product ? max : product * extent;
+        }
         return product;
     }
 };

@@ -30,9 +30,12 @@ pub struct Tensor {
 }
 
 impl Tensor {
-    /// Number of elements.
+    /// Number of elements. `i64::MAX` if it is larger; no layout has such a tensor.
     pub fn elements(&self) -> i64 {
-        self.shape.iter().product()
+        if self.shape.contains(&0) {
+            return 0;
+        }
+        self.shape.iter().fold(1, |product: i64, extent| product.saturating_mul(*extent))
     }
 }
 

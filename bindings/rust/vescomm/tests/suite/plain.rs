@@ -22,6 +22,13 @@ fn a_layout_is_what_was_given() {
         assert_eq!(layout.find(&given.name).unwrap(), index);
     }
     assert_eq!(tensors.iter().map(Tensor::elements).collect::<Vec<_>>(), [32, 3, 1]);
+    let huge = tensor("empty", &[i64::MAX, i64::MAX, 0], 0, 1);
+    assert_eq!(
+        Layout::new(std::slice::from_ref(&huge), 0, &[0, 0]).unwrap().tensor(0).unwrap(),
+        huge
+    );
+    assert_eq!(huge.elements(), 0);
+    assert_eq!(tensor("large", &[i64::MAX, 2], 0, 1).elements(), i64::MAX);
     assert_eq!(layout.shard(0).unwrap(), 0..16);
     assert_eq!(layout.shard(1).unwrap(), 16..16);
     assert!(layout.pieces(1).unwrap().is_empty());
