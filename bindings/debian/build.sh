@@ -17,15 +17,23 @@ umask 022
 here=$(dirname "$(realpath "$0")")
 source_root=$(realpath "$here/../..")
 
+usage() { sed -n '5,15s/^# \{0,1\}//p' "$0"; }
+
 build=
 case "${1:-}" in
     --from)
         [ $# -eq 3 ] || { echo "usage: $0 --from BUILD FOLDER" >&2; exit 2; }
+        [ -d "$2/meson-info" ] ||
+            { echo "$0: $2 is no build folder of Meson; give one as --from BUILD" >&2; exit 2; }
         build=$(realpath "$2")
         output=$(realpath -m "$3")
         ;;
+    --help)
+        usage
+        exit 0
+        ;;
     -*)
-        sed -n '5,15s/^# \{0,1\}//p' "$0" >&2
+        usage >&2
         exit 2
         ;;
     *) output=$(realpath -m "${1:-$source_root/build-debian/packages}") ;;

@@ -106,7 +106,7 @@ int main(int argc, char **argv) {
         "  vescomm-info --explain all_gather_v --bytes 1GiB --ranks 10000 --nodes 1250\n"
         "  vescomm-info --explain all_reduce --bytes 64KiB --table 8,64,512,4096 --nodes 8");
     vescomm::internal::Question question;
-    app.set_version_flag("--version", vescomm_get_version());
+    app.set_version_flag("--version", std::string("vescomm-info ") + vescomm_get_version());
     bool markdown = false;
     app.add_flag("--markdown", markdown, "the variables only, as tables of docs/configuration.md");
     std::vector<std::string> flights;
@@ -175,7 +175,9 @@ int main(int argc, char **argv) {
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError &error) {
-        return app.exit(error) == 0 ? 0 : 2;
+        if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+        std::fprintf(stderr, "vescomm-info: %s; see vescomm-info --help\n", error.what());
+        return 2;
     }
     try {
         if (measure) {

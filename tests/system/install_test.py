@@ -5,6 +5,8 @@
 install_test.py SOURCE_ROOT BUILD_ROOT [--slow] [CASE...]
 --slow: cases that build vescomm again, instead of the others."""
 
+import itertools
+import os
 import re
 import shutil
 import subprocess
@@ -77,13 +79,18 @@ def headers_compile_alone(installation):
                     "-fsyntax-only", "-",
                     input=f"#include <vescomm/{header.name}>\n" * 2)
                 compiled += 1
+                if language == "c++":
+                    run(compiler, "-x", language, f"-std={standard}", "-Wshadow", "-Werror", *includes,
+                        "-fsyntax-only", "-", input=f"#include <vescomm/{header.name}>\n")
+                    compiled += 1
     # The error for a program in C++17 says what to do.
-    for compiler in compilers:
+    for compiler, header in itertools.product(compilers, ("vescomm", "planner", "fsdp", "gpu")):
         done = subprocess.run([compiler, "-x", "c++", "-std=c++17", *includes, "-fsyntax-only", "-"],
-                              input="#include <vescomm/vescomm.hpp>\n", capture_output=True,
+                              input=f"#include <vescomm/{header}.hpp>\n", capture_output=True,
                               text=True, check=False)
+        used = "planner" if header == "planner" else "vescomm"
         expect(done.returncode != 0 and "needs C++20" in done.stderr
-               and "use vescomm.h in C++17" in done.stderr, done.stderr)
+               and f"use {used}.h in C++17" in done.stderr, done.stderr)
     return f"{compiled} times, {', '.join(compilers)}"
 
 
@@ -99,33 +106,50 @@ def library_shows_only_its_api(installation):
         expect(link.is_symlink() and link.resolve() == installation.library,
                f"{name} does not lead to {installation.library.name}")
 
-    shown = run("nm", "-D", "--defined-only", "--with-symbol-versions", installation.library)
+    # In no public header: for libvescomm-fsdp, and for the Rust crates.
+    return shows_only_functions_of(installation, installation.library,
+                                   ("vescomm.h", "gpu.h", "gpu_kernels.h"),
+                                   private={"vescomm_set_last_error", "vescomm_comm_refuse"})
+
+
+def shows_only_functions_of(installation, library, headers, cplusplus=r"(?!)", private=frozenset()):
+    """`cplusplus`: a regular expression of further symbols, demangled."""
+    shown = run("nm", "-DC", "--defined-only", "--with-symbol-versions", library)
     functions = set()
     for line in shown.splitlines():
-        kind, symbol = line.split()[-2:]
+        _, kind, symbol = line.split(maxsplit=2)
         name, _, version = symbol.partition("@@")
         if name == "VESCOMM_0" and kind == "A":
             continue
-        expect(name.startswith("vescomm_"), f"{symbol} is visible and is not of the API")
-        expect(version == "VESCOMM_0", f"{symbol} lacks the version node VESCOMM_0")
+        expect(version == "VESCOMM_0", f"{symbol} of {library.name} lacks the version node VESCOMM_0")
+        if re.match(cplusplus, name):
+            continue
+        expect(name.startswith("vescomm_"), f"{symbol} of {library.name} is not of the API")
         functions.add(name)
-    # The other libraries are declared in planner.h and fsdp.h.
-    text = "".join(installation.header.with_name(h).read_text()
-                   for h in ("vescomm.h", "gpu.h", "gpu_kernels.h"))
+    text = "".join(installation.header.with_name(h).read_text() for h in headers)
     declared = set(re.findall(r"^VESCOMM_API [^;]*?\b(vescomm_\w+)\(", text,
                               re.MULTILINE | re.DOTALL))
-    # In no public header: for libvescomm-fsdp, and for the Rust crates.
-    functions -= {"vescomm_set_last_error", "vescomm_comm_refuse"}
+    functions -= private
     expect(functions == declared,
            f"declared and missing: {sorted(declared - functions)}; visible and not declared: "
            f"{sorted(functions - declared)}")
     return f"{len(functions)} functions"
 
 
+def other_libraries_show_only_their_api(installation):
+    found = []
+    for name, headers, cplusplus in (
+            ("planner", ["planner.h"], r"(typeinfo (name )?for |vtable for )?vescomm::planner::"),
+            ("fsdp", ["fsdp.h", "loss_scale.h", "optimizer.h"], r"(?!)")):
+        library = installation.library.with_name(f"libvescomm-{name}.so.0").resolve()
+        found.append(shows_only_functions_of(installation, library, headers, cplusplus))
+    return ", ".join(found)
+
+
 def names_follow_the_rules(installation):
     """vescomm_X_t is initialised by vescomm_X_init(), and what is read of an object is get_."""
     text = "".join(h.read_text() for h in installation.header.parent.glob("*.h"))
-    growing = re.findall(r"typedef struct (vescomm_\w+) \{\s+uint32_t struct_size;", text)
+    growing = re.findall(r"typedef struct (vescomm_\w+?)(?:_t)? \{\s+uint32_t struct_size;", text)
     expect(len(growing) >= 9, f"only {growing} have a struct_size")
     for name in growing:
         expect(f"static inline {name}_t {name}_init(void)" in text, f"{name} has no {name}_init()")
@@ -176,6 +200,25 @@ def versions_agree(installation):
     return version
 
 
+def programs_name_themselves(installation):
+    """In their version, and in the error for a wrong option."""
+    found = []
+    for program in sorted((installation.prefix / "bin").iterdir()):
+        name = program.name
+        more = {"env": {**os.environ, **installation.library_path}, "capture_output": True,
+                "text": True, "check": False}
+        shown = subprocess.run([program, "--version"], **more).stdout
+        expect(re.fullmatch(rf"{name} \d+\.\d+\.\d+\n", shown), f"{name} --version: {shown!r}")
+        done = subprocess.run([program, "--nonsense"], **more)
+        # vescomm_perf has the exit codes of nccl-tests.
+        expect(done.returncode == (6 if name == "vescomm_perf" else 2) and done.stdout == ""
+               and re.fullmatch(rf"{name}: .*--nonsense.*; see {name} --help\n", done.stderr),
+               f"{name} --nonsense ended with {done.returncode}: {done.stderr}")
+        found.append(name)
+    expect(len(found) >= 3, f"only {found} are installed")
+    return ", ".join(found)
+
+
 def main():
     slow = "--slow" in sys.argv
     with tempfile.TemporaryDirectory(prefix="vescomm-install-") as name:
@@ -187,8 +230,10 @@ def main():
             return 1
         cases = [] if slow else [
             (case.__name__.replace("_", " "), lambda c=case: c(installation))
-            for case in (headers_compile_alone, library_shows_only_its_api, names_follow_the_rules,
-                         plan_draws_by_the_script_beside_it, versions_agree, examples_run, collectives_on_arrays)]
+            for case in (headers_compile_alone, library_shows_only_its_api,
+                         other_libraries_show_only_their_api, names_follow_the_rules,
+                         plan_draws_by_the_script_beside_it, versions_agree, programs_name_themselves,
+                         examples_run, collectives_on_arrays)]
         cases += [] if slow else consumers.cases(installation, folder)
         cases += packages.cases(installation, BUILD, folder, slow)
         return run_cases(cases, [word for word in sys.argv[3:] if word != "--slow"])

@@ -77,6 +77,17 @@ def debian_packages(installation, build, folder):
     return note
 
 
+def packages_explain_their_usage(_, __, folder):
+    shown = run(BUILD_PACKAGES, "--help")
+    expect("--from BUILD FOLDER" in shown, f"--help shows: {shown}")
+    for arguments, words in ((["--nonsense"], "--from BUILD FOLDER"),
+                             (["--from", folder, folder], f"{folder} is no build folder of Meson")):
+        done = subprocess.run([BUILD_PACKAGES, *arguments], capture_output=True, text=True,
+                              check=False)
+        expect(done.returncode == 2 and done.stdout == "" and words in done.stderr,
+               f"{arguments} ended with {done.returncode}: {done.stdout}{done.stderr}")
+
+
 def python_of(build, *modules):
     """The Python for which the package is built, if it has these modules."""
     python = option(build, "python_program") or "/usr/bin/python3"
@@ -224,7 +235,7 @@ def subproject_is_built(installation, _, folder):
 
 def cases(installation, build, folder, slow):
     """(name, function) of each case."""
-    quick_cases = (debian_packages, wheel_has_programs_and_their_data, tarball_of_a_release)
+    quick_cases = (packages_explain_their_usage, debian_packages, wheel_has_programs_and_their_data, tarball_of_a_release)
     slow_cases = (packages_are_built, wheel_is_built, release_is_built, subproject_is_built)
     for case in slow_cases if slow else quick_cases:
         name = case.__name__

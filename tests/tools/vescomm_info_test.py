@@ -294,6 +294,8 @@ class Explain(unittest.TestCase):
             (["--explain", "all_reduce", "--ragged", "file:/dev/null"], "a number of at least 0"),
             (["--explain", "barrier", "--algorithm", "ring"], "there is: dissemination"),
             (["--explain", "barrier", "--steps", 9], "ranks are 0 to 3"),
+            (["--nonsense"], "vescomm-info: "),
+            (["--explain", "barrier", "--links", "moon"], "see vescomm-info --help"),
         ):
             with self.subTest(arguments=arguments):
                 code, out, err = run(*arguments)

@@ -185,6 +185,8 @@ std::optional<Options> parse_options(int argc, const char *const *argv) {
     Options options;
     CLI::App app(description, "train_gpt");
     app.footer(explanation);
+    app.set_version_flag("--version", std::string("train_gpt ") + vescomm_get_version(),
+                         "print the version and exit");
     // The last value of an option applies, so that scripts can append arguments that override.
     app.option_defaults()->always_capture_default()->multi_option_policy(
         CLI::MultiOptionPolicy::TakeLast);
@@ -348,6 +350,9 @@ std::optional<Options> parse_options(int argc, const char *const *argv) {
         app.parse(argc, argv);
     } catch (const CLI::CallForHelp &) {
         std::cout << app.help();
+        return std::nullopt;
+    } catch (const CLI::CallForVersion &version) {
+        std::cout << version.what() << '\n';
         return std::nullopt;
     } catch (const CLI::ParseError &error) {
         throw UsageError(error.what());

@@ -78,7 +78,7 @@ struct UsageError : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-// Parses the command line. Returns nothing after printing --help. Throws UsageError.
+// Parses the command line. Returns nothing after printing --help or --version. Throws UsageError.
 std::optional<Options> parse_options(int argc, const char *const *argv);
 
 const char *name_of(Precision precision);

@@ -341,7 +341,7 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_add_unit(vescomm_fsdp_spec_t *spec, co
 /** Description of a parameter, for vescomm_fsdp_add_parameter(). (The function
  *  vescomm_fsdp_parameter() returns the gathered values of one.) Append-only; a zero member means
  *  its default. */
-typedef struct vescomm_fsdp_parameter {
+typedef struct vescomm_fsdp_parameter_t {
     uint32_t struct_size;
     /** Number of entries of shape, at most 64; 0 is a scalar. */
     int32_t dimensions;
@@ -416,7 +416,7 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_add_group(vescomm_fsdp_spec_t *spec,
 /* -------------------------------------------------------------------------------- report ---- */
 
 /** Memory of one rank, and what it receives. Bytes unless a member says otherwise. Append-only. */
-typedef struct vescomm_fsdp_report {
+typedef struct vescomm_fsdp_report_t {
     uint32_t struct_size;
     /** [in] Rank to report on. vescomm_fsdp_report_init() sets -1: the rank with the largest
      *  peak_bytes. [out] the rank. */
@@ -925,7 +925,7 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_norm(vescomm_fsdp_t *engine, double *n
 VESCOMM_API vescomm_status_t vescomm_fsdp_scale(vescomm_fsdp_t *engine, double factor);
 
 /** Arguments and results of a step. Append-only. */
-typedef struct vescomm_fsdp_step {
+typedef struct vescomm_fsdp_step_t {
     uint32_t struct_size;
     /** [out] 1: a gradient of any rank was not finite, or would not be after its multiplication by
      *  vescomm_fsdp_scale(), loss_scale and clipping, or f32 cannot hold the factor of clipping;

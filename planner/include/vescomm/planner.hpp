@@ -12,6 +12,10 @@
 // planner.h is the C interface. docs/planner-algorithms.md explains the algorithms.
 #pragma once
 
+#if __cplusplus < 202002L
+#error "planner.hpp needs C++20, for defaulted comparisons; use planner.h in C++17"
+#endif
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -158,8 +162,7 @@ using LayoutPointer = std::unique_ptr<vescomm_layout_t, FreeLayout>;
 
 // An error of vescomm_layout_create().
 struct VESCOMM_API LayoutError : std::runtime_error {
-    LayoutError(vescomm_status_t status, const char *text)
-        : std::runtime_error(text), status(status) {}
+    LayoutError(vescomm_status_t code, const char *text) : std::runtime_error(text), status(code) {}
 
     vescomm_status_t status;
 };

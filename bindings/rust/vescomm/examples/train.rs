@@ -149,11 +149,15 @@ fn train(comm: &Communicator, sharded: bool, steps: usize) -> Result<(), Box<dyn
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let arguments: Vec<String> = std::env::args().collect();
-    let sharded = arguments.iter().any(|argument| argument == "--sharded");
-    let steps = match arguments.iter().position(|argument| argument == "--steps") {
-        Some(at) => arguments.get(at + 1).ok_or("--steps needs a number")?.parse()?,
-        None => 200,
-    };
+    let (mut sharded, mut steps) = (false, 200);
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--replicated" => sharded = false,
+            "--sharded" => sharded = true,
+            "--steps" => steps = arguments.next().ok_or("--steps needs a number")?.parse()?,
+            other => return Err(format!("there is no option {other}").into()),
+        }
+    }
     Communicator::from_environment()?.finalize_after(|comm| train(comm, sharded, steps))
 }

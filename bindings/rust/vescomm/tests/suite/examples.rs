@@ -25,6 +25,12 @@ fn gather_reduce_prints_the_sums() {
     }
 }
 
+#[test]
+fn an_unknown_option_is_an_error() {
+    let (status, output) = Job::new(example("train"), &["--foo"], 1).finish().remove(0);
+    assert!(!status.success() && output.is_empty(), "{status} {output}");
+}
+
 /// The losses that train prints on rank 0.
 fn losses(arguments: &[&str], ranks: usize) -> Vec<f64> {
     let outputs = Job::new(example("train"), arguments, ranks).outputs();
