@@ -100,6 +100,7 @@ void Session::make_core() {
 std::shared_ptr<Session> Session::meet(const SessionOptions &options, Deadline &deadline,
                                        Creation &creation) {
     check(options);
+    const auto begin = Clock::now();
     const std::string key = key_of(options);
     const auto found = registry().find_or_begin(
         key, deadline,
@@ -124,7 +125,7 @@ std::shared_ptr<Session> Session::meet(const SessionOptions &options, Deadline &
             made->make_core();
             made->core_->begin();
         });
-        made->wait_until_met(deadline);
+        made->wait_until_met(deadline, begin);
         creation.begin(made, true);
         // Creations of other threads that wait for the session overlap with this one: they begin
         // in finish(), before this one goes on.
@@ -142,8 +143,7 @@ std::shared_ptr<Session> Session::meet(const SessionOptions &options, Deadline &
     return session;
 }
 
-void Session::wait_until_met(Deadline &deadline) {
-    const auto begin = Clock::now();
+void Session::wait_until_met(Deadline &deadline, Clock::time_point begin) {
     bool started = false, notified = false;
     std::optional<Error> failure;
     const auto look = [&] {

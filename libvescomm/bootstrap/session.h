@@ -98,7 +98,8 @@ private:
     Session(std::shared_ptr<ControlThread> thread, const SessionOptions &options);
 
     void make_core();
-    void wait_until_met(Deadline &deadline);
+    // `begin`: the time at which the caller began to wait.
+    void wait_until_met(Deadline &deadline, Clock::time_point begin);
     void changed();
     // Queues a function for the network's thread; it is dropped if the session is destroyed first.
     void post(std::function<void(SessionCore &)> function);

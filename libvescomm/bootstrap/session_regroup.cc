@@ -109,7 +109,7 @@ std::shared_ptr<Session> Session::regroup(Origin origin, const std::set<int> &fa
     origin.left = std::move(shared.survivors);
     made->origin_ = std::move(origin);
     try {
-        made->wait_until_met(deadline);
+        made->wait_until_met(deadline, Clock::now());
     } catch (const Error &) {
         // A session that began before it failed counts: its members meet again as members of it.
         bool began = false;

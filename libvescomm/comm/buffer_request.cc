@@ -71,14 +71,16 @@ void check_in_buffer(const Communicator &comm, const Buffer *buffer,
         refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options,
                "buffer \"" + buffer->name() +
                    "\" is one slab for each node, where ranks have nothing of their own to "
-                   "combine; make it VESCOMM_PER_RANK");
+                   "combine; create it with one for each rank (VESCOMM_PER_RANK)");
     require_aligned(options.source, "source", options);
     require_aligned(options.output, "output", options);
-    if (options.output != nullptr && !can_reduce(options.type, buffer->type()))
+    if (options.output != nullptr && !can_reduce(options.type, buffer->type())) {
+        const auto own = buffer->type(), accumulator = accumulator_of(own);
         refuse(VESCOMM_ERROR_UNSUPPORTED, options,
-               "the output is " + name_of_type(options.type) + "; it must be " +
-                   name_of_type(buffer->type()) + ", as the buffer is, or " +
-                   name_of_type(accumulator_of(buffer->type())));
+               "the output is " + name_of_type(options.type) + "; it must be " + name_of_type(own) +
+                   ", as the buffer is" +
+                   (accumulator == own ? "" : ", or " + name_of_type(accumulator)));
+    }
     if (options.source != nullptr && !can_convert(buffer->type(), options.type))
         refuse(VESCOMM_ERROR_UNSUPPORTED, options,
                "there is no conversion from a source of " + name_of_type(options.type) +

@@ -81,7 +81,7 @@ bool write_all(int file, std::string_view text) {
 }  // namespace
 
 void write_file(const std::string &name, std::string_view text, const std::string &what) {
-    const std::string failed = "cannot write " + what + " to " + name;
+    const std::string failed = "cannot write " + what + " to \"" + name + "\"";
     struct stat present {};
     if (stat(name.c_str(), &present) == 0 && !S_ISREG(present.st_mode) && !S_ISDIR(present.st_mode))
         throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
@@ -132,8 +132,9 @@ void start_detached(const std::shared_ptr<Writing> &writing) {
     try {
         std::thread([writing] { write_in_background(*writing); }).detach();
     } catch (const std::system_error &error) {
-        throw Error(VESCOMM_ERROR_SYSTEM, "cannot write " + writing->what + " to " + writing->name +
-                                              ": no thread can be started: " + error.what());
+        throw Error(VESCOMM_ERROR_SYSTEM, "cannot write " + writing->what + " to \"" +
+                                              writing->name +
+                                              "\": no thread can be started: " + error.what());
     }
 }
 

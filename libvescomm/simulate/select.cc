@@ -3,6 +3,10 @@
 #include "simulate/select.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <vector>
 
 #include "base/error.h"
 
@@ -75,12 +79,13 @@ Choice select(std::span<const AnyProblem> variants, const ElementBytes &bytes,
               const Machine &machine, std::string_view forced, std::string_view variable) {
     const AnyProblem &problem = variants.front();
     Choice choice;
-    std::string names;
+    std::vector<std::string_view> names;
     for (std::size_t variant = 0; variant < variants.size(); ++variant)
         for (const AlgorithmEntry &entry : algorithms()) {
             if (entry.collective != problem->collective || !entry.solves(variants[variant]))
                 continue;
-            names += (names.empty() ? "" : ", ") + std::string(entry.name);
+            // Several variants may have one algorithm.
+            if (std::ranges::find(names, entry.name) == names.end()) names.push_back(entry.name);
             choice.candidates.push_back({&entry, variant});
             if (entry.name != forced || choice.algorithm != nullptr) continue;
             choice.algorithm = &entry;
@@ -92,7 +97,8 @@ Choice select(std::span<const AnyProblem> variants, const ElementBytes &bytes,
                         "there is no algorithm " +
                         (forced.empty() ? std::string() : "\"" + std::string(forced) + "\" ") +
                         "for " + words(problem) +
-                        (names.empty() ? "; use the other sharing" : "; there is: " + names));
+                        (names.empty() ? "; use the other sharing"
+                                       : fmt::format("; there is: {}", fmt::join(names, ", "))));
     if (choice.algorithm != nullptr) {
         choice.why =
             (variable.empty() ? "the caller" : std::string(variable)) + " asked for it by name";

@@ -85,6 +85,21 @@ TEST(SessionSharing, ReportsThatAnotherThreadIsStillMeeting) {
         expect_outcome(outcome, VESCOMM_ERROR_TIMEOUT, {"rank 1"});
 }
 
+// The thread that comes second has waited for the first one.
+TEST(SessionSharing, ReportsTheWholeTimeThatAThreadHasWaited) {
+    const Place place(2);  // rank 1 never comes
+    std::vector<Outcome> outcomes(2);
+    std::vector<std::thread> threads;
+    for (Outcome &outcome : outcomes)
+        threads.emplace_back(
+            [&] { outcome = outcome_of([&] { meet(place, 0, Deadline::after(0.3)); }); });
+    for (std::thread &thread : threads) thread.join();
+    for (const Outcome &outcome : outcomes) {
+        expect_outcome(outcome, VESCOMM_ERROR_TIMEOUT, {"rank "});
+        EXPECT_EQ(outcome->second.find("within the 0.0 s"), std::string::npos) << outcome->second;
+    }
+}
+
 TEST(SessionSharing, RefusesCreationsThatOverlapUnderOneTag) {
     const Place place(2);
     std::barrier barrier(2);

@@ -75,6 +75,12 @@ TEST_F(WriteFile, ReplacesFilesAndLeavesNoTemporaryFiles) {
     write_file(name, "second", "it");
     EXPECT_EQ(text_of(name), "second");
     EXPECT_THROW(write_file(in_folder("none/file"), "", "it"), Error);
+    try {
+        write_file("", "text", "it");
+        ADD_FAILURE() << "a file without a name was written";
+    } catch (const Error &error) {
+        EXPECT_STREQ(error.what(), "cannot write it to \"\": No such file or directory");
+    }
     std::filesystem::create_directory(in_folder("taken"));
     EXPECT_THROW(write_file(in_folder("taken"), "", "it"), Error);
     EXPECT_EQ(files(), 2);

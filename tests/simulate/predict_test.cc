@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
+#include <string>
 
 #include "base/error.h"
 #include "simulate/select.h"
@@ -287,6 +289,17 @@ TEST(Select, ErrorListsThePossibleAlgorithms) {
         EXPECT_STREQ(error.what(),
                      "there is no algorithm \"slab\" for all_gather_v on a buffer of one slab for "
                      "each rank; there is: direct, ring, bruck");
+    }
+}
+
+TEST(Select, ErrorListsAnAlgorithmOfSeveralVariantsOnce) {
+    const AnyProblem problem(on_buffers(Collective::all_gather_v, even(2, 2), 1000));
+    try {
+        select(std::array{problem, problem}, {}, {}, "slab");
+        FAIL();
+    } catch (const Error &error) {
+        EXPECT_TRUE(std::string(error.what()).ends_with("; there is: direct, ring, bruck"))
+            << error.what();
     }
 }
 

@@ -99,7 +99,7 @@ def cannot_write():
         job.until_said("barrier 3", [0])
         job.kill(0)
         job.survivors_report([0])
-        expect(job.ranks[1].said("flight: cannot write the flight recorder to /nonexistent/1"),
+        expect(job.ranks[1].said("flight: cannot write the flight recorder to \"/nonexistent/1\""),
                job.transcript())
 
 

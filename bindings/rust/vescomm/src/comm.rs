@@ -84,9 +84,9 @@ unsafe extern "C" fn all_gather<F: FnMut(&[u8], *mut u8) -> std::result::Result<
     1
 }
 
-/// A rank; one that is too large becomes one that the library refuses, as there are fewer ranks.
-pub(crate) fn rank_number(rank: usize) -> i32 {
-    i32::try_from(rank).unwrap_or(i32::MAX)
+/// A rank. The library refuses those that do not exist, unless they do not fit in its type.
+pub(crate) fn rank_number(rank: usize) -> Result<i32> {
+    i32::try_from(rank).map_err(|_| invalid(format!("there is no rank {rank}")))
 }
 
 /// A number of ranks.
@@ -147,11 +147,11 @@ impl Communicator {
         let (address, secret) =
             (c_string("the address", address)?, c_string("the secret", secret)?);
         let options = options.to_raw()?;
-        let ranks = number_of_ranks(ranks)?;
+        let (rank, ranks) = (rank_number(rank)?, number_of_ranks(ranks)?);
         // SAFETY: strings and options live until the call returns.
         Communicator::create(|made| unsafe {
             sys::vescomm_comm_create(
-                rank_number(rank),
+                rank,
                 ranks,
                 address.as_ptr(),
                 secret.as_ptr(),
@@ -190,7 +190,7 @@ impl Communicator {
         E: fmt::Display,
     {
         let options = options.to_raw()?;
-        let ranks = number_of_ranks(ranks)?;
+        let (rank, ranks) = (rank_number(rank)?, number_of_ranks(ranks)?);
         let with_slices = |mine: &[u8], all: *mut u8| {
             let bytes = mine.len() * ranks as usize;
             // SAFETY: the library passes memory for the bytes of all ranks. It is zeroed first,
@@ -207,7 +207,7 @@ impl Communicator {
         let made = Communicator::create(|made| unsafe {
             let (function, context) = typed(&mut gather);
             sys::vescomm_comm_create_from_all_gather(
-                rank_number(rank),
+                rank,
                 ranks,
                 function,
                 context,
@@ -272,7 +272,7 @@ impl Communicator {
     /// Collective for all ranks that are alive and not in `failed`. If more ranks die during the
     /// call, the others shrink again within it.
     pub fn shrink(&self, failed: &[usize]) -> Result<Communicator> {
-        let failed: Vec<i32> = failed.iter().copied().map(rank_number).collect();
+        let failed = failed.iter().copied().map(rank_number).collect::<Result<Vec<i32>>>()?;
         // SAFETY: the list lives until the call returns.
         Communicator::create(|made| unsafe {
             sys::vescomm_comm_shrink(self.raw(), failed.as_ptr(), failed.len(), made)

@@ -12,6 +12,11 @@ use crate::comm::{number_of_ranks, rank_number};
 use crate::error::{c_string, call, invalid, text};
 use crate::Result;
 
+/// The number of dimensions. The library refuses one that does not fit in its type.
+pub(crate) fn dimensions(shape: &[i64]) -> i32 {
+    i32::try_from(shape.len()).unwrap_or(i32::MAX)
+}
+
 /// One tensor of a layout. Offsets and sizes are in elements.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tensor {
@@ -155,7 +160,7 @@ impl Layout {
             .iter()
             .zip(&names)
             .map(|(tensor, name)| sys::vescomm_tensor_t {
-                dimensions: rank_number(tensor.shape.len()),
+                dimensions: dimensions(&tensor.shape),
                 name: name.as_ptr(),
                 shape: tensor.shape.as_ptr(),
                 offset: tensor.offset,
@@ -222,11 +227,10 @@ impl Layout {
 
     /// Returns the shard of a rank, as a range of the elements of the buffer.
     pub fn shard(&self, rank: usize) -> Result<Range<usize>> {
+        let rank = rank_number(rank)?;
         let (mut begin, mut end) = (0, 0);
         // SAFETY: both outputs live until the call returns.
-        call(|| unsafe {
-            sys::vescomm_layout_get_shard(self.raw(), rank_number(rank), &mut begin, &mut end)
-        })?;
+        call(|| unsafe { sys::vescomm_layout_get_shard(self.raw(), rank, &mut begin, &mut end) })?;
         Ok(begin as usize..end as usize)
     }
 
@@ -260,6 +264,7 @@ impl Layout {
 
     /// Lists the pieces of tensors that a rank owns, in order of offset.
     pub fn pieces(&self, rank: usize) -> Result<Vec<Piece>> {
+        let rank = rank_number(rank)?;
         let empty = sys::vescomm_piece_t { tensor: 0, first: 0, elements: 0, offset: 0 };
         let mut pieces = Vec::new();
         let mut total = 0;
@@ -268,7 +273,7 @@ impl Layout {
             call(|| unsafe {
                 sys::vescomm_layout_get_pieces(
                     self.raw(),
-                    rank_number(rank),
+                    rank,
                     pieces.as_mut_ptr(),
                     pieces.len(),
                     &mut total,
@@ -283,11 +288,10 @@ impl Layout {
 
     /// Returns the part of one tensor that a rank owns. It may have no elements.
     pub fn piece(&self, tensor: usize, rank: usize) -> Result<Piece> {
+        let rank = rank_number(rank)?;
         let mut raw = sys::vescomm_piece_t { tensor: 0, first: 0, elements: 0, offset: 0 };
         // SAFETY: the output lives until the call returns.
-        call(|| unsafe {
-            sys::vescomm_layout_get_piece(self.raw(), tensor, rank_number(rank), &mut raw)
-        })?;
+        call(|| unsafe { sys::vescomm_layout_get_piece(self.raw(), tensor, rank, &mut raw) })?;
         Ok(raw.into())
     }
 

@@ -26,8 +26,9 @@ use std::ptr::null_mut;
 
 use vescomm_sys as sys;
 
-use crate::comm::{number_of_ranks, rank_number};
+use crate::comm::number_of_ranks;
 use crate::error::{c_string, call_explained, text};
+use crate::layout::dimensions;
 use crate::{Layout, Result, Type};
 
 mod values;
@@ -74,7 +75,7 @@ fn c_names<'a>(names: impl Iterator<Item = &'a String>) -> Result<Vec<CString>> 
 
 fn raw_tensors(tensors: &[Tensor], names: &[CString]) -> Vec<sys::vescomm_planner_tensor_t> {
     let raw = |(tensor, name): (&Tensor, &CString)| sys::vescomm_planner_tensor_t {
-        dimensions: rank_number(tensor.shape.len()),
+        dimensions: dimensions(&tensor.shape),
         name: name.as_ptr(),
         shape: tensor.shape.as_ptr(),
         block_rows: tensor.block_rows,

@@ -44,6 +44,10 @@ impl<'b, 'c, T: Element> NewRequest<'b, 'c, T> {
         self
     }
 
+    fn root(&self, root: usize) -> Result<i32> {
+        rank_number(root).map_err(|error| self.part.comm.refuse(error))
+    }
+
     fn create(
         &self,
         create: Create,
@@ -133,7 +137,7 @@ impl<'b, 'c, T: Element> NewRequest<'b, 'c, T> {
     /// Reduces the buffers of all ranks and leaves each rank its own shard of the result, in the
     /// buffer. The rest of the buffer is unchanged.
     pub fn reduce_scatter_v(self, op: Op) -> Result<Request<'c>> {
-        self.in_place(sys::vescomm_reduce_scatter_v_create, reduction(op, 0))
+        self.in_place(sys::vescomm_reduce_scatter_v_create, reduction(op))
     }
 
     /// Reduces the buffers of all ranks and leaves each rank its own shard of the result in a
@@ -145,7 +149,7 @@ impl<'b, 'c, T: Element> NewRequest<'b, 'c, T> {
         op: Op,
     ) -> std::result::Result<Request<'c, A>, Failed<A>> {
         let mut output = Movable::new(output);
-        let mut options = reduction(op, 0);
+        let mut options = reduction(op);
         options.type_ = A::Element::TYPE as i32;
         options.output = output.get_mut().as_mut_slice().as_mut_ptr().cast();
         self.with_array(
@@ -158,13 +162,15 @@ impl<'b, 'c, T: Element> NewRequest<'b, 'c, T> {
 
     /// Reduces the buffers of all ranks in place and leaves every rank the result, bit for bit.
     pub fn all_reduce(self, op: Op) -> Result<Request<'c>> {
-        self.in_place(sys::vescomm_all_reduce_create, reduction(op, 0))
+        self.in_place(sys::vescomm_all_reduce_create, reduction(op))
     }
 
     /// Reduces the buffers of all ranks and leaves the root the result, in place. The buffers of
     /// the other ranks are unchanged.
     pub fn reduce(self, op: Op, root: usize) -> Result<Request<'c>> {
-        self.in_place(sys::vescomm_reduce_create, reduction(op, root))
+        let mut options = reduction(op);
+        options.root = self.root(root)?;
+        self.in_place(sys::vescomm_reduce_create, options)
     }
 
     /// Copies the root's buffer to the buffers of all ranks.
@@ -172,17 +178,16 @@ impl<'b, 'c, T: Element> NewRequest<'b, 'c, T> {
         let may = self.part.state.will_broadcast(&self.part.name);
         may.map_err(|error| self.part.comm.refuse(error))?;
         let mut options = sys::vescomm_request_options_init();
-        options.root = rank_number(root);
+        options.root = self.root(root)?;
         self.in_place(sys::vescomm_broadcast_create, options)
     }
 }
 
-fn reduction(op: Op, root: usize) -> sys::vescomm_request_options_t {
+fn reduction(op: Op) -> sys::vescomm_request_options_t {
     let mut options = sys::vescomm_request_options_init();
     let (op, factor) = op.raw();
     options.op = op;
     options.factor = factor;
-    options.root = rank_number(root);
     options
 }
 

@@ -9,7 +9,6 @@ use vescomm_sys as sys;
 
 use crate::call::{Call, Function, Kind, Raw};
 use crate::check_call::Checked;
-use crate::comm::rank_number;
 use crate::error::call;
 use crate::{Communicator, Error, Result};
 
@@ -35,7 +34,7 @@ impl Raw<'_> {
         let element = self.element as i32;
         let rank = match self.any_source {
             true => sys::VESCOMM_ANY_SOURCE,
-            false => rank_number(self.rank),
+            false => self.rank as i32, // checked
         };
         let (counts, output_counts) = (self.counts.as_ptr(), self.output_counts.as_ptr());
         let (from, to) = (list(self.source_offsets), list(self.output_offsets));

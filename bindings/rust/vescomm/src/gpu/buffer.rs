@@ -147,7 +147,7 @@ impl<'d, T: Element> Buffer<'d, T> {
 
     /// Returns the shard of a rank in the memory of the calling rank.
     pub fn shard(&self, rank: usize) -> Result<View<'_, T>> {
-        let rank = rank_number(rank);
+        let rank = rank_number(rank)?;
         // SAFETY: as data().
         self.view(|view| unsafe { sys::vescomm_gpu_buffer_get_shard(self.raw, rank, view) })
     }

@@ -300,7 +300,7 @@ impl<'c> Communicator<'c> {
         stream: Stream,
     ) -> Result<()> {
         self.check_view("gpu broadcast", "data", data, data.len())?;
-        let (elements, count, root) = (T::TYPE as i32, data.len() as i64, rank_number(root));
+        let (elements, count, root) = (T::TYPE as i32, data.len() as i64, rank_number(root)?);
         // SAFETY: as gather().
         call(|| unsafe {
             let (data, stream) = (data.as_void(), stream.as_raw());

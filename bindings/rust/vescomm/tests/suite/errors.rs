@@ -128,7 +128,11 @@ fn creations_that_all_ranks_refuse_leave_the_communicator_intact() {
         refused(reduce.map(drop).map_err(Error::from), "has 4 elements");
         shared.acquire().unwrap();
         refused(shared.request().broadcast(0).map(drop), "acquired");
-        refused(own.request().broadcast(99).map(drop), "99");
+        refused(own.request().broadcast(99).map(drop), "root is 99");
+        let far = usize::MAX - 1;
+        refused(own.request().broadcast(far).map(drop), &format!("no rank {far}"));
+        refused(own.request().reduce(Op::Sum, far).map(drop), &format!("no rank {far}"));
+        refused(comm.shrink(&[far]).map(drop), &format!("no rank {far}"));
 
         let mut sum = own.request().all_reduce(Op::Sum).unwrap();
         own.data_mut().unwrap().fill(1.0);

@@ -71,8 +71,16 @@ fn wrong_layouts_are_refused_with_a_sentence() {
     wrong(Layout::new(&[tensor("a\0b", &[1], 0, 1)], 1, &[0, 1]), "NUL");
     wrong(Layout::new(&[tensor("cut", &[4, 8], 0, 8)], 32, &[0, 4, 32]), "cut");
     let layout = Layout::from_counts(&[1]).unwrap();
-    for error in [layout.shard(1).unwrap_err(), layout.shard(usize::MAX).unwrap_err()] {
-        assert!(matches!(error, Error::InvalidArgument(_)), "{error:?}");
+    for rank in [1, usize::MAX] {
+        let errors = [
+            layout.shard(rank).unwrap_err(),
+            layout.pieces(rank).unwrap_err(),
+            layout.piece(0, rank).unwrap_err(),
+        ];
+        for error in errors {
+            assert!(matches!(error, Error::InvalidArgument(_)), "{error:?}");
+            assert!(error.sentence().contains(&format!("rank {rank}")), "{error}");
+        }
     }
     assert!(layout.find("gone").unwrap_err().sentence().contains("gone"));
     assert!(layout.tensor(1).is_err() && layout.pieces(1).is_err() && layout.piece(1, 0).is_err());
