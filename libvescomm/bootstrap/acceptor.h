@@ -45,6 +45,8 @@ public:
     // Listens at an address, or with a socket that listens already. Throws Error.
     void listen(const TcpAddress &address);
     void listen_with(int descriptor);
+    // See Listener::narrow(). There is one listener.
+    bool narrow(const std::string &host) { return listeners_.front()->narrow(host); }
     // Stops listening and closes all pending connections.
     void close();
     // The address of the first listener; empty if nothing listens.

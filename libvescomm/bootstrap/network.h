@@ -83,6 +83,9 @@ class Listener {
 public:
     virtual ~Listener() = default;
     virtual TcpAddress address() const = 0;
+    // A listener on all interfaces: listens at the numeric address of one from now on. Its port
+    // stays taken meanwhile. Returns false if that is not possible; it then listens as before.
+    virtual bool narrow(const std::string &host) = 0;
     // starved(): accepting fails because the process has no free descriptor. retry() tries again.
     virtual bool starved() const = 0;
     virtual void retry() = 0;

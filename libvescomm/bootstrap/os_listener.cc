@@ -105,7 +105,7 @@ class OsListener final : public Listener {
 public:
     OsListener(asio::io_context &context, std::vector<Descriptor> descriptors,
                const Network::Accepted &accepted, TcpAddress address, bool local)
-        : address_(std::move(address)) {
+        : context_(context), accepted_(accepted), address_(std::move(address)) {
         for (Descriptor &descriptor : descriptors) {
             sockets_.push_back(
                 std::make_shared<ListeningSocket>(context, std::move(descriptor), accepted, local));
@@ -117,6 +117,17 @@ public:
     }
 
     TcpAddress address() const override { return address_; }
+    bool narrow(const std::string &host) override {
+        if (sockets_.size() != 1) return false;
+        Descriptor beside = listen_beside(sockets_[0]->owner.get(), host);
+        if (!beside.open()) return false;
+        sockets_[0]->close();
+        sockets_[0] =
+            std::make_shared<ListeningSocket>(context_, std::move(beside), accepted_, false);
+        sockets_[0]->wait();
+        address_.host = host;
+        return true;
+    }
     bool starved() const override {
         for (const auto &socket : sockets_)
             if (socket->starved) return true;
@@ -131,6 +142,8 @@ public:
     }
 
 private:
+    asio::io_context &context_;
+    const Network::Accepted accepted_;
     TcpAddress address_;
     std::vector<std::shared_ptr<ListeningSocket>> sockets_;
 };

@@ -54,12 +54,19 @@ Resolution look_up(const TcpAddress &address, int flags) {
     return result;
 }
 
-Descriptor try_to_listen(const SocketAddress &address) {
+// Sockets of one user that both share may have the same port.
+void share_port(int socket, bool share) {
+    const int value = share ? 1 : 0;
+    setsockopt(socket, SOL_SOCKET, SO_REUSEPORT, &value, sizeof value);
+}
+
+Descriptor try_to_listen(const SocketAddress &address, bool shares_port = false) {
     Descriptor listener(
         socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_TCP));
     if (!listener.open()) return listener;
     const int yes = 1;
     setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    if (shares_port) share_port(listener.get(), true);
     if (address.family() == AF_INET6) {
         const auto *inet6 = reinterpret_cast<const sockaddr_in6 *>(&address.storage);
         const int only = IN6_IS_ADDR_UNSPECIFIED(&inet6->sin6_addr) ? 0 : 1;
@@ -211,6 +218,19 @@ std::vector<Descriptor> listen_on(const TcpAddress &address) {
     if (code != 0) throw cannot_listen(address, code);
     if (listeners.empty()) return listen_on_all_interfaces(address);
     return listeners;
+}
+
+Descriptor listen_beside(int everywhere, const std::string &host) {
+    Descriptor beside;
+    share_port(everywhere, true);
+    for (const SocketAddress &entry : look_up({host, port_of(everywhere)}, AI_NUMERICHOST).found) {
+        beside = try_to_listen(entry, true);
+        if (beside.open()) break;
+    }
+    // No other process may join them.
+    share_port(everywhere, false);
+    if (beside.open()) share_port(beside.get(), false);
+    return beside;
 }
 
 Descriptor copy_of_listener(int descriptor) {

@@ -56,6 +56,9 @@ void resolve_in_background(const TcpAddress &address, Resolved done);
 // gateway. Port 0 takes a free one. Throws Error (SYSTEM) naming the address, for example when the
 // port is in use.
 std::vector<Descriptor> listen_on(const TcpAddress &address);
+// Listens at a numeric address, at the port of a socket that listens on all interfaces. Returns a
+// closed descriptor if that is not possible.
+Descriptor listen_beside(int everywhere, const std::string &host);
 
 // A listening socket on a free port of all interfaces, and its addresses. Used by rank 0 when a
 // foreign all-gather is the only connection between the ranks.

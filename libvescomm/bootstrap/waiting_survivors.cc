@@ -33,14 +33,7 @@ SurvivorListener WaitingSurvivors::listen(const std::string &host) {
 
 void WaitingSurvivors::narrow(const std::string &address) {
     if (!std::exchange(everywhere_, false)) return;
-    const std::uint16_t port = acceptor_.address().port;
-    acceptor_.close();
-    try {
-        acceptor_.listen(parse_tcp_address(address, "the address of this process"));
-    } catch (const Error &) {
-        // Another process took the port at this address in between.
-        acceptor_.listen({all_interfaces, port});
-    }
+    acceptor_.narrow(parse_tcp_address(address, "the address of this process").host);
 }
 
 void WaitingSurvivors::keep(Acceptor::Joined joined) {

@@ -149,6 +149,24 @@ TEST(SessionAddress, FindsRankZeroAmongManyAddresses) {
     for (const Outcome &outcome : outcomes) EXPECT_FALSE(outcome) << outcome->second;
 }
 
+// Between a socket on all interfaces and one of a single interface the port is never free, when
+// another process would take it.
+TEST(SessionAddress, AListenerKeepsItsPortWhileItIsNarrowed) {
+    MeetingPoint point = open_meeting_point();
+    const std::uint16_t port = port_of(point.listener.get());
+    EXPECT_FALSE(listen_beside(point.listener.get(), "192.0.2.77").open());
+    EXPECT_THROW(listen_on({"127.0.0.1", port}), Error);
+
+    Descriptor beside = listen_beside(point.listener.get(), "127.0.0.1");
+    ASSERT_TRUE(beside.open());
+    EXPECT_EQ(port_of(beside.get()), port);
+    EXPECT_THROW(listen_on({"127.0.0.1", port}), Error);
+    point.listener = Descriptor();
+    EXPECT_THROW(listen_on({"127.0.0.1", port}), Error);
+    beside = Descriptor();
+    EXPECT_EQ(port_of(listen_on({"127.0.0.1", port})[0].get()), port);
+}
+
 TEST(SessionAddress, EveryAddressOfAMeetingPointIsReachable) {
     const MeetingPoint point = open_meeting_point();
     for (const TcpAddress &address : point.addresses) {

@@ -265,6 +265,14 @@ public:
         listening_->accepted = std::move(accepted);
         world_.listeners_[name_] = listening_;
     }
+    bool narrow(const std::string &host) override {
+        const std::string name = to_text({host, address().port});
+        if (world_.listeners_.contains(name)) return false;
+        world_.listeners_.erase(name_);
+        world_.listeners_[name] = listening_;
+        name_ = name;
+        return true;
+    }
     ~SimulatedListener() override {
         listening_->open = false;
         const auto found = world_.listeners_.find(name_);
