@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The memory of requests that do not exist yet.
+#include <set>
 #include <string>
 #include <vector>
 
@@ -52,10 +53,13 @@ void use_communicator(const Communicator &comm, const int32_t *members, int rank
     }
     std::vector<int> node_of;
     const std::vector<int> all(members, members + ranks);
+    std::set<int> seen;
     for (const int member : all) {
         if (member < 0 || member >= comm.ranks())
             refuse("there is no rank " + std::to_string(member) +
                    " in the communicator, which has " + std::to_string(comm.ranks()));
+        if (!seen.insert(member).second)
+            refuse("rank " + std::to_string(member) + " is twice among the members");
         node_of.push_back(comm.nodes().node_of(member));
     }
     settings.nodes = Nodes::from_numbers(node_of);

@@ -65,8 +65,7 @@ enum class FrameType : std::uint8_t {
     goodbye,  // process: this member leaves in good order; hub: that member has left
     farewell,  // hub: every member has left
     // Process: a note for a member; hub: the note of a member; listening process, before the
-    // welcome:
-    // the members for which it waits.
+    // welcome: for which members it waits.
     note,
 };
 constexpr FrameType last_frame_type = FrameType::note;

@@ -146,6 +146,7 @@ ClientHandshake::ClientHandshake(std::string_view secret, Claim claim)
     : secret_(secret), claim_(std::move(claim)), nonce_(random_nonce()), keys_(open_keys()) {}
 
 void ClientHandshake::restart() {
+    note_.clear();
     authenticated_ = false;
     nonce_ = random_nonce();
     keys_ = open_keys();

@@ -22,12 +22,20 @@ constexpr auto max_answer_time_lost = std::chrono::seconds(10);
 // Time after which a member comes again to a leader that has refused it.
 constexpr auto retry_pause = std::chrono::milliseconds(5);
 
-std::string absence_text(const std::vector<int> &missing, double waited_seconds) {
+// Limit of the members in a note.
+constexpr std::size_t max_noted = 16;
+
+std::string absence_text(const std::vector<int> &members, bool gave_up, double waited_seconds) {
+    if (gave_up)
+        return fmt::format(
+            "{} gave up the shrinking of the communicator before all had come; call "
+            "it on all ranks at about the same time",
+            list_ranks(members));
+    const bool one = members.size() == 1;
     return fmt::format(
         "{} did not take part in the shrinking of the communicator within {:.1f} s; see what {} "
         "instead, or name {} as failed",
-        list_ranks(missing), waited_seconds, missing.size() == 1 ? "it does" : "they do",
-        missing.size() == 1 ? "it" : "them");
+        list_ranks(members), waited_seconds, one ? "it does" : "they do", one ? "it" : "them");
 }
 
 }  // namespace
@@ -149,9 +157,14 @@ void Regroup::look_again() {
 // ---- the leader ----
 
 bool Regroup::has_come(int member) const {
-    return std::ranges::any_of(core_.survivors(), [&](const SessionCore::Survivor &each) {
-        return each.claim.group == group_ && static_cast<int>(each.claim.rank) == member;
-    });
+    return members_[static_cast<std::size_t>(member)].here;
+}
+
+void Regroup::look_who_is_here() {
+    for (Member &each : members_) each.here = false;
+    for (const SessionCore::Survivor &each : core_.survivors())
+        if (each.claim.group == group_ && each.claim.rank < members_.size())
+            members_[each.claim.rank].here = members_[each.claim.rank].came = true;
 }
 
 void Regroup::lead() {
@@ -161,6 +174,7 @@ void Regroup::lead() {
     if (network_.now() - led_at_ > max_connect_time / 2)
         for (Member &each : members_) each.asked.reset();
     led_at_ = network_.now();
+    look_who_is_here();
     for (int member = 0; member < static_cast<int>(members_.size()); ++member) {
         Member &its = members_[static_cast<std::size_t>(member)];
         if (is_missing(member)) {
@@ -175,22 +189,26 @@ void Regroup::lead() {
     if (!over_) notify();
 }
 
-std::vector<int> Regroup::missing() const {
-    std::vector<int> missing;
+Regroup::Awaited Regroup::awaited() const {
+    std::vector<int> absent, gave_up;
     for (int member = 0; member < static_cast<int>(members_.size()); ++member)
-        if (is_missing(member)) missing.push_back(member);
-    return missing;
+        if (is_missing(member))
+            (members_[static_cast<std::size_t>(member)].came ? gave_up : absent).push_back(member);
+    const bool none = absent.empty();
+    return {.members = std::move(none ? gave_up : absent), .gave_up = none};
 }
 
-// Notifies the members that have come of those that are missing: their deadlines may pass first.
+// Notifies the members that have come of some for which the leader waits: their deadlines may pass
+// first.
 void Regroup::notify() {
+    const Awaited all = awaited();
     std::string note;
-    for (const int member : missing()) put_number(note, static_cast<std::uint32_t>(member));
+    note.push_back(all.gave_up ? '\1' : '\0');
+    for (std::size_t i = 0; i < std::min(all.members.size(), max_noted); ++i)
+        put_number(note, static_cast<std::uint32_t>(all.members[i]));
     for (SessionCore::Survivor &each : core_.survivors()) {
-        if (each.claim.group != group_ || each.claim.rank >= members_.size()) continue;
-        Member &its = members_[each.claim.rank];
-        if (its.notified == note) continue;
-        its.notified = note;
+        if (each.claim.group != group_ || each.note == note) continue;
+        each.note = note;
         each.link->send(FrameType::note, note);
     }
 }
@@ -219,11 +237,7 @@ void Regroup::ask(int number) {
 
 void Regroup::decide() {
     if (over_) return;
-    for (int member = 0; member < static_cast<int>(members_.size()); ++member) {
-        Member &its = members_[static_cast<std::size_t>(member)];
-        if (has_come(member)) its.came = true;
-        else its.notified.clear();
-    }
+    look_who_is_here();
     Result result;
     for (int member = 0; member < static_cast<int>(members_.size()); ++member) {
         if (members_[static_cast<std::size_t>(member)].excluded) continue;
@@ -263,38 +277,33 @@ void Regroup::decide() {
     });
 }
 
-// The members for which the leader waits, as its note says. Empty: it has sent none.
-std::vector<int> Regroup::noted_missing() const {
-    std::vector<int> missing;
-    if (!search_) return missing;
-    const std::string note = search_->note();
-    WireReader reader(note);
+// The note of the leader, decoded. No members: it has sent none, or nonsense.
+Regroup::Awaited Regroup::noted() const {
+    const std::string note = search_ ? search_->note() : std::string();
+    if (note.empty() || note.size() > 1 + max_noted * sizeof(std::uint32_t)) return {};
+    Awaited all{.members = {}, .gave_up = note[0] != '\0'};
+    WireReader reader(std::string_view(note).substr(1));
     while (reader.good() && !reader.rest().empty()) {
-        const auto member = reader.number<std::uint32_t>();
-        if (!reader.good() || member >= members_.size()) return {};
-        missing.push_back(static_cast<int>(member));
+        const auto member = static_cast<std::int64_t>(reader.number<std::uint32_t>());
+        const bool ascends = all.members.empty() || member > all.members.back();
+        if (!reader.good() || !ascends || member >= static_cast<std::int64_t>(members_.size()) ||
+            member == rank_)
+            return {};
+        all.members.push_back(static_cast<int>(member));
     }
-    return missing;
+    return all;
 }
 
 std::string Regroup::expire(double waited_seconds) {
     over_ = true;
     if (leader() != rank_) {
-        std::vector<int> absent = noted_missing();
-        if (absent.empty()) absent = {leader()};
-        return absence_text(absent, waited_seconds);
+        const Awaited all = noted();
+        if (all.members.empty()) return absence_text({leader()}, false, waited_seconds);
+        return absence_text(all.members, all.gave_up, waited_seconds);
     }
-    // A member that has given up took part.
-    std::vector<int> absent, gave_up;
-    for (const int member : missing())
-        (members_[static_cast<std::size_t>(member)].came ? gave_up : absent).push_back(member);
-    const std::string why =
-        absent.empty()
-            ? fmt::format(
-                  "{} gave up the shrinking of the communicator before all had come; call it "
-                  "on all ranks at about the same time",
-                  list_ranks(gave_up))
-            : absence_text(absent, waited_seconds);
+    look_who_is_here();
+    const Awaited all = awaited();
+    const std::string why = absence_text(all.members, all.gave_up, waited_seconds);
     for (SessionCore::Survivor &each : core_.survivors()) {
         if (each.claim.group != group_) continue;
         each.link->send(FrameType::failure,

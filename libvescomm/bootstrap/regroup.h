@@ -75,8 +75,14 @@ private:
         std::unique_ptr<MemberProbe> probe = {};
         std::optional<Clock::time_point> asked = {};
         bool listens = false;
+        bool here = false;  // it has come
         bool came = false;  // it has come, but may have given up since
-        std::string notified = {};  // the latest note that it has got
+    };
+    // The members that the leader waits for: those that have never come; if there are none, those
+    // that have given up.
+    struct Awaited {
+        std::vector<int> members;
+        bool gave_up = false;
     };
 
     int leader() const;
@@ -89,9 +95,10 @@ private:
     void ask(int member);
     void decide();
     bool has_come(int member) const;
-    std::vector<int> missing() const;
+    void look_who_is_here();
+    Awaited awaited() const;
+    Awaited noted() const;
     void notify();
-    std::vector<int> noted_missing() const;
     bool possible(const std::vector<int> &survivors) const;
     void schedule(std::function<void()> call, Clock::duration in);
     void fail(const Error &error);

@@ -43,8 +43,9 @@ void WaitingSurvivors::keep(Acceptor::Joined joined) {
         return each.claim.group == joined.claim.group && each.claim.rank == joined.claim.rank;
     });
     if (earlier != survivors_.end()) survivors_.erase(earlier);
-    survivors_.push_back({joined.claim, std::make_unique<Link>(network_, std::move(joined.stream),
-                                                               std::move(joined.keys))});
+    survivors_.push_back({.claim = joined.claim,
+                          .link = std::make_unique<Link>(network_, std::move(joined.stream),
+                                                         std::move(joined.keys))});
     Link *link = survivors_.back().link.get();
     link->start({[](FrameType, std::string_view) {},
                  [this, link](const std::string &) {

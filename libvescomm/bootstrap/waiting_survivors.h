@@ -22,6 +22,7 @@ public:
     struct Survivor {
         Claim claim;  // with its rank in that group
         std::unique_ptr<Link> link;
+        std::string note = {};  // the latest one that it has got; see Regroup
     };
 
     // The network is borrowed.

@@ -138,6 +138,7 @@ void StagingBuffer::bind(Bindings &bindings, const AlgorithmEntry &algorithm, ve
     bindings.channel = channel_;
     bindings.release = {channel_ + inline_slots, release_flag};
     bindings.sequences = &sequences_;
+    if (comm_->nodes().count() > 1 && has_root(algorithm.collective)) bindings.pace = &pace_;
     // Between nodes a transport reads the staging buffer too.
     if (comm_->nodes().count() == 1) bindings.distance = &distance_;
     // They are compared with the calls of ranks on other nodes only.

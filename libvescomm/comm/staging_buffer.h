@@ -8,6 +8,7 @@
 #include "comm/memory.h"
 #include "execute/bindings.h"
 #include "execute/match/signature.h"
+#include "execute/one_way_pace.h"
 #include "execute/operation.h"
 #include "execute/read_distance.h"
 #include "schedule/problem.h"
@@ -73,6 +74,7 @@ private:
     std::shared_ptr<Memory> memory_;
     std::uint32_t channel_ = 0;  // of inline slot 0; the others and the releases have the next ones
     SlotSequences sequences_;
+    OneWayPace pace_;
     ReadDistance distance_;
     std::shared_ptr<RecentCalls> recent_calls_;  // the communicator reads it
     std::uint64_t operations_ = 0;

@@ -70,6 +70,7 @@ struct PairAreaBytes {
 };
 
 class MessageMatch;
+class OneWayPace;
 class ReadDistance;
 
 // The compared description of a call.
@@ -111,6 +112,8 @@ struct Bindings {
     SignalName release;
     // Operations on arrays: state of the staging buffer. Outlives the operation.
     SlotSequences *sequences = nullptr;
+    // Operations on arrays with a root: of this rank. Outlives the operation.
+    OneWayPace *pace = nullptr;
     // Operations on arrays: whether local peers are far. Outlives the operation.
     ReadDistance *distance = nullptr;
     MessageBinding message;

@@ -13,6 +13,18 @@
 
 namespace vescomm::internal {
 
+namespace {
+
+bool puts_eagerly(const Program &program) {
+    return std::ranges::any_of(program.lanes, [](const BoundLane &lane) {
+        return std::ranges::any_of(lane.steps, [](const BoundStep &step) {
+            return step.eager && step.action == Action::wait;
+        });
+    });
+}
+
+}  // namespace
+
 Operation::Operation(const Schedule &schedule, const Bindings &bindings, Counters &counters)
     : bindings_(bindings),
       context_(bindings_),
@@ -23,7 +35,8 @@ Operation::Operation(const Schedule &schedule, const Bindings &bindings, Counter
       counters_(counters),
       loops_(bindings_.reduction, program_.max_sources),
       progress_(program_),
-      small_(program_, bindings_, loops_) {
+      small_(program_, bindings_, loops_),
+      pace_(bindings_.pace != nullptr && puts_eagerly(program_) ? bindings_.pace : nullptr) {
     registration_.set_arrays(bindings_.source.pieces, bindings_.output.pieces);
     if (bindings_.message.arrivals != nullptr) receiver_.emplace(bindings_, context_, program_);
 }
@@ -166,7 +179,7 @@ bool Operation::ready_to_go_on(const BoundStep &wait) noexcept {
     // it grants the credit.
     if (wait.eager)
         return wait.transport->may_put_eagerly(wait.peer, context_.of_peer(wait.flag),
-                                               context_.word(wait.value));
+                                               context_.word(wait.value), eager_puts_wait_);
     if (wait.transport->signalled(wait.peer, context_.of_peer(wait.flag)) <
         context_.word(wait.value))
         return false;

@@ -14,6 +14,7 @@
 #include "execute/inline_flags.h"
 #include "execute/match/call_match.h"
 #include "execute/message_receiver.h"
+#include "execute/one_way_pace.h"
 #include "execute/program.h"
 #include "execute/registered_arrays.h"
 #include "execute/run_context.h"
@@ -61,6 +62,7 @@ public:
         } else {
             context_.start(run);
             program_.bases.move_to(run.slot, run.channel);
+            eager_puts_wait_ = pace_ != nullptr && pace_->waits(run.sequence);
         }
         progress_.start(program_);
         count_start();
@@ -207,6 +209,8 @@ private:
     ElementLoops loops_;
     RunProgress progress_;
     const SmallProgram small_;
+    OneWayPace *const pace_;  // nullptr: this rank does not put eagerly without a wait
+    bool eager_puts_wait_ = false;  // in this run, for their receivers
 };
 
 }  // namespace vescomm::internal

@@ -162,11 +162,9 @@ bool Job::request_end(int signal) {
         return false;
     }
     repetition_ = Deadline::after(repetition_seconds);
-    // The failure of a rank may have begun the end, which has its own deadline.
-    if (!ending_.begun()) {
-        request_ = signal;
-        ending_.begin_grace(options_.grace_seconds);
-    }
+    // The failure of a rank may have begun the end: its exit code counts.
+    if (!ending_.begun()) request_ = signal;
+    if (!ending_.asked()) ending_.begin_grace(options_.grace_seconds);
     return true;
 }
 

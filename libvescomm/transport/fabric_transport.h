@@ -115,8 +115,10 @@ public:
         context_.inbox.grant_credit(peer, signal, value);
         send_answers(*fabric_, context_);
     }
-    bool may_put_eagerly(int peer, SignalName credit, std::uint64_t value) noexcept override {
-        if (stopped_ || !puts(peer) || context_.inbox.flow.has_budget(peer)) return true;
+    bool may_put_eagerly(int peer, SignalName credit, std::uint64_t value,
+                         bool waits) noexcept override {
+        if (stopped_ || !puts(peer)) return true;
+        if (!waits && context_.inbox.flow.has_budget(peer)) return true;
         if (context_.inbox.signalled(peer, credit) >= value) return true;
         const std::lock_guard lock(fabric_->mutex());
         if (context_.inbox.flow.request(peer, credit, value))

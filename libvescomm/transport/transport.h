@@ -145,10 +145,11 @@ public:
 
     // True if this rank may make an eager put to `peer` that needs this value of the signal
     // `credit`. False: the eager puts to `peer` that have not taken effect use up its budget
-    // (eager_flow.h). Call again after progress(): it becomes true once there is budget again or
-    // the peer has granted the credit. Always true if not keeps_unexpected().
-    virtual bool may_put_eagerly(int /* peer */, SignalName /* credit */,
-                                 std::uint64_t /* value */) noexcept {
+    // (eager_flow.h), or `waits` is set. Call again after progress(): it becomes true once the peer
+    // has granted the credit or, without `waits`, there is budget again. Always true if not
+    // keeps_unexpected().
+    virtual bool may_put_eagerly(int /* peer */, SignalName /* credit */, std::uint64_t /* value */,
+                                 bool /* waits */) noexcept {
         return true;
     }
 

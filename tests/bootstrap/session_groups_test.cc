@@ -5,9 +5,9 @@
 // single process. Ranks are threads; ranks that die are processes.
 #include <gtest/gtest.h>
 
-#include <array>
 #include <latch>
 #include <set>
+#include <vector>
 
 #include "session_ranks.h"
 
@@ -223,10 +223,11 @@ TEST(SessionShrink, ExcludesALivingRankThatIsNamedAsFailed) {
     }));
 }
 
-// Rank `absent` of three does not shrink; the others have `seconds` each.
-void expect_missing_rank(int absent, const std::array<double, 3> &seconds) {
-    const Place place(3);
-    std::latch given_up(2);
+// Rank `absent` does not shrink; the others have `seconds` each.
+void expect_missing_rank(int absent, const std::vector<double> &seconds) {
+    const auto ranks = static_cast<int>(seconds.size());
+    const Place place(ranks);
+    std::latch given_up(ranks - 1);
     const auto outcomes = run_threads(place, [&](Control &control) {
         if (control.rank() == absent) return given_up.wait();
         std::vector<int> survivors;
@@ -235,17 +236,22 @@ void expect_missing_rank(int absent, const std::array<double, 3> &seconds) {
         given_up.count_down();
         if (outcome) throw Error(outcome->first, outcome->second);
     });
-    for (int rank = 0; rank < 3; ++rank)
-        if (rank != absent)
-            expect_outcome(outcomes[rank], VESCOMM_ERROR_TIMEOUT,
-                           {"rank " + std::to_string(absent) + " did not take part", "shrinking"});
+    for (int rank = 0; rank < ranks; ++rank) {
+        if (rank == absent) continue;
+        expect_outcome(outcomes[rank], VESCOMM_ERROR_TIMEOUT,
+                       {"rank " + std::to_string(absent) + " did not take part", "shrinking"});
+        EXPECT_EQ(outcomes[rank]->second.find("ranks"), std::string::npos)
+            << outcomes[rank]->second;
+    }
 }
 
-// The leader waits for rank 2, and the other one for the leader, with equal deadlines or not.
+// The leader waits for the last rank, and the others for the leader, with equal deadlines or not.
 TEST(SessionShrink, NamesTheMissingRank) {
-    expect_missing_rank(2, {1, 1});
-    expect_missing_rank(2, {1, 300});
-    expect_missing_rank(2, {2, 1});
+    expect_missing_rank(2, {1, 1, 0});
+    expect_missing_rank(2, {1, 300, 0});
+    expect_missing_rank(2, {2, 1, 0});
+    // Rank 1 has given up when the deadline of rank 2 passes.
+    expect_missing_rank(3, {3, 1, 2, 0});
 }
 
 TEST(SessionShrink, NamesTheMissingLeader) {

@@ -209,6 +209,23 @@ TEST(MismatchedArrayCalls, DifferentRootsBetweenNodesAreReportedByTheNextCall) {
         }
 }
 
+// A sender that waits for nobody would be further ahead than ranks remember calls.
+TEST(MismatchedArrayCalls, AreReportedToASenderThatIsFarAhead) {
+    for (const auto &setup : setups_on_nodes({0, 1})) {
+        SCOPED_TRACE(name_of(setup));
+        run_array_ranks(setup, [&](vescomm_comm_t *comm) {
+            const std::vector<std::int64_t> counts(2, 10);
+            Floats source(20, 1), output(10), data(1 << 20, 1);
+            vescomm_status_t status = VESCOMM_OK;
+            for (int i = 0; comm->value->rank() == 0 && i < 200 && status == VESCOMM_OK; ++i)
+                status = vescomm_scatter_v(comm, source.data(), output.data(), counts.data(),
+                                           nullptr, VESCOMM_F32, 0, nullptr, nullptr, nullptr);
+            if (status == VESCOMM_OK) status = sum(comm, data);
+            expect_mismatch(status, {"rank 0", "rank 1"});
+        });
+    }
+}
+
 TEST(MismatchedArrayCalls, AreReportedByRequestTest) {
     run_array_ranks(two, [](vescomm_comm_t *comm) {
         Floats data(11, 1);

@@ -51,7 +51,8 @@ void fill(NetworkKind network, std::size_t bytes, std::uint64_t budget, std::uin
             for (std::uint64_t value = 1; value <= puts; ++value)
                 sources.push_back(make_bytes(value, bytes));
             std::uint64_t value = 1;
-            for (; value <= puts && self.transport->may_put_eagerly(1, credit, value); ++value)
+            for (; value <= puts && self.transport->may_put_eagerly(1, credit, value, false);
+                 ++value)
                 self.transport->put(eager_put(sources[value - 1], value));
             // The number of puts that were made is the value of the signal.
             const std::uint64_t made = value - 1;
@@ -59,7 +60,7 @@ void fill(NetworkKind network, std::size_t bytes, std::uint64_t budget, std::uin
             EXPECT_LE((made - 1) * (bytes + 256), budget);
             self.transport->signal(1, blocked, made);
             for (; value <= puts; ++value) {
-                self.wait([&] { return self.transport->may_put_eagerly(1, credit, value); });
+                self.wait([&] { return self.transport->may_put_eagerly(1, credit, value, false); });
                 self.transport->put(eager_put(sources[value - 1], value));
             }
             self.wait_for(1, go, 1);
@@ -97,14 +98,14 @@ void pass(NetworkKind network, bool granted_before) {
         self.share(1, 4096);
         if (self.rank == 0) {
             const auto source = make_bytes(1, 2000);
-            ASSERT_TRUE(self.transport->may_put_eagerly(1, credit, 1));
+            ASSERT_TRUE(self.transport->may_put_eagerly(1, credit, 1, false));
             self.transport->put(eager_put(source, 1));
             if (granted_before) self.wait_for(1, go, 1);
-            EXPECT_FALSE(self.transport->may_put_eagerly(1, other, 9));
-            EXPECT_FALSE(self.transport->may_put_eagerly(1, credit, 2));
+            EXPECT_FALSE(self.transport->may_put_eagerly(1, other, 9, false));
+            EXPECT_FALSE(self.transport->may_put_eagerly(1, credit, 2, false));
             self.transport->signal(1, blocked, 1);
-            self.wait([&] { return self.transport->may_put_eagerly(1, other, 9); });
-            EXPECT_FALSE(self.transport->may_put_eagerly(1, other, 10));
+            self.wait([&] { return self.transport->may_put_eagerly(1, other, 9, false); });
+            EXPECT_FALSE(self.transport->may_put_eagerly(1, other, 10, false));
             Put put{1, source.data(), 1, 0, 2000, other_arrived, 9, nullptr};
             put.credit = 9;
             self.transport->put(put);
@@ -164,12 +165,12 @@ void put_in_parts(NetworkKind network, std::uint64_t budget) {
         };
         const std::size_t sizes[] = {8, 0, 8192, 8193, 5000, 70'000, 300'000, 1};
         for (std::uint64_t round = 1; round <= rounds; ++round) {
-            self.wait([&] { return self.transport->may_put_eagerly(1, credit, round); });
+            self.wait([&] { return self.transport->may_put_eagerly(1, credit, round, false); });
             for (std::uint64_t part = 0; part < round % 20; ++part)
                 put(sizes[(round + part) % std::size(sizes)], 0, round);
             put(sizes[round % 7], round, round);
         }
-        self.wait([&] { return self.transport->may_put_eagerly(1, credit, rounds + 1); });
+        self.wait([&] { return self.transport->may_put_eagerly(1, credit, rounds + 1, false); });
         put(8, rounds + 1, rounds + 1);
         self.transport->signal(1, blocked, 1);
         self.wait_for(1, go, 1);

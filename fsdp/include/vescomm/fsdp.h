@@ -554,8 +554,7 @@ static inline vescomm_fsdp_report_t vescomm_fsdp_report_init(void) {
  * each micro-batch, in the declared order.
  *
  * @param ranks   number of ranks, from 1 to 1,048,576.
- * @param report  [in,out] struct_size and the members marked [in] set by the caller, the rest
- * filled.
+ * @param report  [in,out] struct_size and members marked [in] set by the caller, the rest filled.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: also when no layout meets the options of the
  *         planner, or the axes do not divide the ranks.
  *

@@ -1260,9 +1260,9 @@ VESCOMM_API vescomm_status_t vescomm_reduce_scatter_v_create(
  * the model of this process (VESCOMM_MACHINE), with a core for each rank; requests of ranks that
  * share cores may use another algorithm.
  *
- * @param comm     the communicator of the requests, or one that has their ranks. NULL: there is
- * none yet.
- * @param members  with @p comm: for each rank of a layout its rank in @p comm. NULL: the same.
+ * @param comm     the communicator of the requests, or one that has their ranks. NULL: none yet.
+ * @param members  with @p comm: for each rank of a layout its rank in @p comm, each once; with the
+ *                 machine constants of rank 0 of @p comm. NULL: the same.
  * @param nodes    without @p comm: for each rank a number that identifies its node. NULL: all ranks
  *                 are on one node.
  * @param layouts  the layouts of the buffers, for the same number of ranks.
