@@ -87,8 +87,7 @@ vescomm_status_t vescomm_reduce_scatter_v_get_partial_bytes(
         const auto given = read_options(options, function, "options");
         SumSettings settings;
         settings.type = type == VESCOMM_TYPE_DEFAULT ? VESCOMM_F32 : type;
-        if (settings.type < VESCOMM_F32 || settings.type > last_type)
-            refuse("there is no type " + std::to_string(type));
+        if (!is_type(settings.type)) refuse("there is no type " + std::to_string(type));
         settings.op = given.op;
         if (!can_combine(settings.op, settings.type))
             refuse("there is no " + name_of_op(settings.op) + " of " + name_of_type(settings.type));

@@ -169,7 +169,10 @@ void Regroup::look_who_is_here() {
 
 void Regroup::lead() {
     if (over_) return;
-    core_.on_survivor([this] { decide(); });
+    core_.on_survivor([this] {
+        look_who_is_here();
+        decide();
+    });
     // Time in which this process itself did not run does not count.
     if (network_.now() - led_at_ > max_connect_time / 2)
         for (Member &each : members_) each.asked.reset();
@@ -237,7 +240,6 @@ void Regroup::ask(int number) {
 
 void Regroup::decide() {
     if (over_) return;
-    look_who_is_here();
     Result result;
     for (int member = 0; member < static_cast<int>(members_.size()); ++member) {
         if (members_[static_cast<std::size_t>(member)].excluded) continue;
@@ -301,7 +303,6 @@ std::string Regroup::expire(double waited_seconds) {
         if (all.members.empty()) return absence_text({leader()}, false, waited_seconds);
         return absence_text(all.members, all.gave_up, waited_seconds);
     }
-    look_who_is_here();
     const Awaited all = awaited();
     const std::string why = absence_text(all.members, all.gave_up, waited_seconds);
     for (SessionCore::Survivor &each : core_.survivors()) {

@@ -90,9 +90,9 @@ public:
 
     // Ends a completed run; releases its slot.
     void settle() noexcept {
-        if (bindings_.message.queues != nullptr) settle_message();
-        if (bindings_.sequences != nullptr) return settle_small();
         progress_.settle();
+        if (bindings_.message.queues != nullptr) settle_message();
+        if (bindings_.sequences != nullptr) release_slot();
     }
 
     // ---- small operations: start(), advance() and settle(), with fewer branches ----
@@ -108,9 +108,7 @@ public:
     bool advance_small() noexcept;
     void settle_small() noexcept {
         progress_.settle();
-        bindings_.sequences->release(context_.run().sequence);
-        inline_flags_.prefetch_next_but_one();
-        inline_flags_.publish_releases();
+        release_slot();
     }
     // True: every run that was started has been settled.
     bool settled() const noexcept { return progress_.settled(); }
@@ -185,6 +183,11 @@ private:
     void count_start() noexcept {
         waited_seconds.store(0, std::memory_order_relaxed);
         Counters::add(counters_.operations, std::uint64_t{1});
+    }
+    void release_slot() noexcept {
+        bindings_.sequences->release(context_.run().sequence);
+        inline_flags_.prefetch_next_but_one();
+        inline_flags_.publish_releases();
     }
     bool advance_lanes() noexcept;
     void settle_message() noexcept;
