@@ -88,7 +88,7 @@ def local_comms():
     return Gather(), Scatter()
 
 
-def make(variant, size, dtype, groups):
+def make_fsdp2(variant, size, dtype, groups):
     from torch.distributed.device_mesh import DeviceMesh
     from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
@@ -113,11 +113,12 @@ def make(variant, size, dtype, groups):
     return model, torch.optim.SGD(model.parameters(), lr=1e-3)
 
 
-def make_ddp(variant, size, groups):
+def make_ddp(variant, size, dtype, groups):
     torch.manual_seed(1)
     layers, width = SIZES[size]
+    model = Model(layers, width).to(TYPES[dtype])
     group = groups["gloo" if variant == "gloo" else "vescomm"]
-    model = nn.parallel.DistributedDataParallel(Model(layers, width), process_group=group)
+    model = nn.parallel.DistributedDataParallel(model, process_group=group)
     if variant == "none":
 
         def skip(state, bucket):
@@ -146,14 +147,10 @@ def measure(rank, ranks, folder, options, results):
     groups = {"vescomm": dist.group.WORLD, "gloo": dist.new_group(backend="gloo")}
     for kind in options.kinds.split(","):
         for size in options.sizes.split(","):
-            for dtype in options.types.split(",") if kind == "fsdp2" else ["f32"]:
+            for dtype in options.types.split(","):
                 variants = ["none", "gloo", "vescomm"] + ["accelerate"] * (kind == "fsdp2")
-                models = {}
-                for variant in variants:
-                    if kind == "fsdp2":
-                        models[variant] = make(variant, size, dtype, groups)
-                    else:
-                        models[variant] = make_ddp(variant, size, groups)
+                make = {"fsdp2": make_fsdp2, "ddp": make_ddp}[kind]
+                models = {variant: make(variant, size, dtype, groups) for variant in variants}
                 tokens = torch.randint(VOCABULARY, (1, TOKENS[dtype] + 1))
                 times = {variant: [] for variant in variants}
                 for turn in range(options.rounds + options.warmup):
