@@ -25,6 +25,7 @@
 #include "comm/running_operations.h"
 #include "comm/sleepers.h"
 #include "comm/wait_note.h"
+#include "comm/yields.h"
 #include "execute/operation.h"
 #include "topology/nodes.h"
 #include "transport/transports.h"
@@ -177,7 +178,7 @@ private:
     template <typename Done>
     bool attempt_often(const Done &done);
     // Between two attempts.
-    void let_others() const noexcept;
+    bool let_others() noexcept;
     // Throws unless the run can be started. Under the lock.
     static void check_startable(const Operation &operation, const Run &run) {
         if (!operation.settled()) [[unlikely]]
@@ -246,6 +247,7 @@ private:
     EngineLock lock_;
     Pollers pollers_;
     RunningOperations running_;  // guarded by lock_
+    Yields yields_;
     int spins_ = 0;  // polls of a wait before it yields its core
     int polls_ = 0;  // of run() and poll(), which hold the lock meanwhile: some microseconds
     LongWaits long_waits_;  // guarded by lock_

@@ -217,14 +217,15 @@ bool ProgressEngine::attempt_often(const Done &done) {
     for (int i = std::min(spins_, spins_uncounted);; --i) {
         if (attempt(done)) return true;
         if (i == 0) return false;
-        if (i < paused || between_nodes()) let_others();
+        if ((i < paused || between_nodes()) && !let_others()) return false;
     }
 }
 
 // Polling an inter-node transport is a system call, so one more to yield costs little.
-void ProgressEngine::let_others() const noexcept {
-    if (between_nodes()) sched_yield();
-    else pause_core();
+bool ProgressEngine::let_others() noexcept {
+    if (between_nodes()) return yields_.yield();
+    pause_core();
+    return true;
 }
 
 bool ProgressEngine::wait_long(Pollers::Polling &polling, const std::function<bool()> &done,
@@ -264,11 +265,12 @@ bool ProgressEngine::wait_long(Pollers::Polling &polling, const std::function<bo
     Questions questions(timeout_seconds_);
     int sleeps = 0;
     LoopDeadline limit(waiting.limit, Clock::now());
-    const auto expired = [&] {
-        if (limit.look(Clock::now())) finalized.moved();
+    const auto expired_at = [&](Clock::time_point now) {
+        if (limit.look(now)) finalized.moved();
         waiting.limit = limit.limit();
         return limit.expired();
     };
+    const auto expired = [&] { return expired_at(Clock::now()); };
     // The wait does not sleep while anything moves.
     const auto again = [&expired](bool moved) { return moved && !expired(); };
     const auto attempt_all = [&](bool &moved) {
@@ -284,16 +286,23 @@ bool ProgressEngine::wait_long(Pollers::Polling &polling, const std::function<bo
                 finalized.moved();
                 continue;
             }
-            let_others();
             // On shared cores a yield may take milliseconds, and a time in which nobody looks at
             // the clock counts as one in which the process did not run.
-            if (between_nodes() && expired()) break;
+            if (!let_others() || (between_nodes() && expired())) break;
         }
+        std::optional<Clock::time_point> yielded;  // the begin of the last yield, if nothing moved
         for (int i = 0; i < yields; i = again(moved) ? 0 : i + 1) {
-            if (expired()) break;
-            sched_yield();
-            if (attempt_all(moved)) return finish();
+            const Clock::time_point now = Clock::now();
+            if (expired_at(now) || (yielded && !yields_.record(*yielded, now))) break;
+            if (yields_.worthwhile(now)) sched_yield();
+            else if (!moved) break;
+            if (attempt_all(moved)) {
+                yields_.record(now, Clock::now());
+                return finish();
+            }
+            yielded.reset();
             if (moved) finalized.moved();
+            else yielded = now;
         }
         if (expired()) {
             if (waiting.expire) waiting.expire(trace_seconds() - begin);
