@@ -5,6 +5,7 @@
 // breaks one rule in work that is otherwise correct.
 #include <gtest/gtest.h>
 
+#include <barrier>
 #include <cstring>
 
 #include "gpu/double_ranks.h"
@@ -400,6 +401,40 @@ TEST(NcclDouble, FindsMemoryFreedInUse) {
         if (waits) {
             EXPECT_EQ(take_violations(), "");
         } else EXPECT_THAT_VIOLATION("freed while kernel may use it");
+    }
+}
+
+// Mutation: a copy reads a window of another rank without a meeting, and after it was unmapped.
+TEST(NcclDouble, FindsReadsOfWindowsOfOtherRanks) {
+    SKIP_RACE_WITH_THREAD_SANITIZER();
+    std::barrier<> all(2);
+    for (const char *when : {"unordered", "unmapped"}) {
+        run_nccl_ranks(2, [&](Rank &rank) {
+            void *memory = nullptr, *peer = nullptr;
+            nccl::Window window = nullptr;
+            ASSERT_EQ(ncclMemAlloc(&memory, 4096), 0);
+            ASSERT_EQ(ncclCommWindowRegister(rank.comm, memory, 4096, &window, 0), 0);
+            all.arrive_and_wait();
+            ASSERT_EQ(ncclGetPeerDevicePointer(window, 0, 1 - rank.number, &peer), 0);
+            if (rank.number == 1 && when == std::string("unordered"))
+                launch(rank.stream, "writer", {{memory, 4, true}}, [] {});
+            cudaStreamSynchronize(rank.stream);
+            all.arrive_and_wait();
+            if (when == std::string("unmapped")) {
+                EXPECT_EQ(ncclCommWindowDeregister(rank.comm, window), 0);
+            }
+            auto *to = rank.array<float>(1);
+            if (rank.number == 0) cudaMemcpyAsync(to, peer, 4, 3, rank.stream);
+            cudaStreamSynchronize(rank.stream);
+            all.arrive_and_wait();
+            if (when == std::string("unordered")) {
+                EXPECT_EQ(ncclCommWindowDeregister(rank.comm, window), 0);
+            }
+            EXPECT_EQ(ncclMemFree(memory), 0);
+        });
+        if (when == std::string("unordered")) {
+            EXPECT_THAT_VIOLATION("cudaMemcpyAsync reads .* without a meeting after writer");
+        } else EXPECT_THAT_VIOLATION("cudaMemcpyAsync reads .* which is not mapped on device 0");
     }
 }
 

@@ -5,6 +5,7 @@
 // The bodies of all kernels of the table.
 #include "gpu/kernels/adamw.h"
 #include "gpu/kernels/elementwise.h"
+#include "gpu/kernels/meeting.h"
 #include "gpu/kernels/peer.h"
 #include "gpu/kernels/quantise.h"
 #include "gpu/kernels/squares.h"

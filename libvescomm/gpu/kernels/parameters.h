@@ -93,6 +93,11 @@ struct PeerBarrier {
     std::int32_t ranks, rank;
 };
 
+// A meeting without a collective, for copies of the copy engines.
+struct PeerMeeting {
+    PeerBarrier barrier;
+};
+
 // The shard of this rank, in the memory of each rank.
 struct PeerReduce {
     PeerBarrier barrier;

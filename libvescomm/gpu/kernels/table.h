@@ -16,7 +16,8 @@
     X(dequantise, DequantiseBlocks) \
     X(adamw, AdamWPieces)           \
     X(peer_reduce, PeerReduce)      \
-    X(peer_gather, PeerGather)
+    X(peer_gather, PeerGather)      \
+    X(peer_meet, PeerMeet)
 
 // The symbol of a kernel. The number is incremented when the parameters of a kernel change, so that
 // kernels in a file of another version are not found.

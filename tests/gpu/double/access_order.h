@@ -5,20 +5,63 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace gpu_double {
 
-// A vector clock: for each stream the number of works that happened before.
-using StreamClock = std::map<std::uint64_t, std::uint64_t>;
+// A vector clock: for each stream the number of works that happened before. Sorted by stream.
+class StreamClock {
+public:
+    using Entries = std::vector<std::pair<std::uint64_t, std::uint64_t>>;
+    using Iterator = Entries::const_iterator;
+
+    Iterator begin() const { return entries_.begin(); }
+    Iterator end() const { return entries_.end(); }
+    bool empty() const { return entries_.empty(); }
+    Iterator find(std::uint64_t stream) const {
+        const Iterator found = lower_bound(stream);
+        return found != end() && found->first == stream ? found : end();
+    }
+    std::uint64_t at(std::uint64_t stream) const {
+        const Iterator found = find(stream);
+        return found == end() ? 0 : found->second;
+    }
+    std::uint64_t &operator[](std::uint64_t stream) {
+        const auto at = entries_.begin() + (lower_bound(stream) - begin());
+        if (at != entries_.end() && at->first == stream) return at->second;
+        return entries_.insert(at, {stream, 0})->second;
+    }
+    void join(const StreamClock &other) {
+        Entries both;
+        both.reserve(entries_.size() + other.entries_.size());
+        Iterator next = other.begin();
+        for (const auto &[stream, tick] : entries_) {
+            while (next != other.end() && next->first < stream) both.push_back(*next++);
+            const bool shared = next != other.end() && next->first == stream;
+            both.emplace_back(stream, shared ? std::max(tick, next->second) : tick);
+            if (shared) ++next;
+        }
+        both.insert(both.end(), next, other.end());
+        entries_ = std::move(both);
+    }
+
+private:
+    Iterator lower_bound(std::uint64_t stream) const {
+        return std::lower_bound(begin(), end(), stream,
+                                [](const auto &entry, std::uint64_t s) { return entry.first < s; });
+    }
+
+    Entries entries_;
+};
 
 inline void join(StreamClock &clock, const StreamClock &other) {
-    for (const auto &[stream, tick] : other) clock[stream] = std::max(clock[stream], tick);
+    clock.join(other);
 }
 
-// The accesses to the bytes of one allocation, and whether they are ordered.
+// The accesses to the bytes of one allocation, and whether they are ordered: all of them, or only
+// those of different devices.
 //
 // Source: FastTrack (Flanagan, Freund, PLDI 2009), on ranges of bytes instead of variables.
 class AccessOrder {
@@ -26,7 +69,10 @@ public:
     struct Work {
         std::uint64_t stream = 0, tick = 0;
         std::string name;
+        int device = 0;
     };
+
+    explicit AccessOrder(bool across_devices = false) : across_devices_(across_devices) {}
 
     // Adds an access of `work` to [begin, end), whose clock is `clock`. Returns the name of an
     // earlier work that conflicts with it and is not ordered before it; empty if there is none.
@@ -36,7 +82,8 @@ public:
         std::vector<Record> rest;
         for (Record &record : records_) {
             const bool apart = record.end <= begin || end <= record.begin;
-            if (!apart && (write || record.write)) {
+            const bool compared = !across_devices_ || record.work.device != work.device;
+            if (!apart && compared && (write || record.write)) {
                 const auto known = clock.find(record.work.stream);
                 if ((known == clock.end() || known->second < record.work.tick) && conflict.empty())
                     conflict = record.work.name;
@@ -72,6 +119,7 @@ private:
         bool write = false;
         Work work;
     };
+    bool across_devices_;
     std::vector<Record> records_;
 };
 

@@ -192,8 +192,9 @@ int cudaGraphLaunch(CUgraphExec_st *exec, CUstream_st *handle) {
                 break;
             case GraphEntry::Kind::work:
                 ++clock[number];
-                check_accesses(entry.name, entry.accesses, number, clock);
-                push(*stream, entry.prepare());
+                check_accesses(entry.name, entry.accesses, stream->device, number, clock);
+                push_work(*stream, entry.name, entry.accesses, number, clock[number],
+                          entry.prepare());
                 break;
         }
         join(after, clock);

@@ -374,6 +374,7 @@ int cudaStreamQuery(CUstream_st *handle) {
         if (stream->running || !stream->queue.empty()) return noted(cuda::not_ready);
     }
     join(state().known[stream->device], stream->clock);
+    state().known_ran[stream->device].join(stream->ran);
     return cuda::success;
 }
 
@@ -425,7 +426,10 @@ int cudaEventQuery(CUevent_st *event) {
     const Lock lock(state().mutex);
     if (const cuda::Error error = check_wait("cudaEventQuery()")) return noted(error);
     if (event->point && !event->point->reached) return noted(cuda::not_ready);
-    if (event->point) join(state().known[current_device()], event->point->clock);
+    if (event->point) {
+        join(state().known[current_device()], event->point->clock);
+        state().known_ran[current_device()].join(event->point->ran);
+    }
     return cuda::success;
 }
 

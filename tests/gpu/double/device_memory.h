@@ -22,6 +22,7 @@ struct Allocation {
     bool freed = false;
     int device = 0;
     AccessOrder order;
+    AccessOrder across{true};  // memory of NCCL, which other devices may read
 };
 
 // Device memory: addresses without access rights, and a second mapping of the same bytes.

@@ -15,6 +15,9 @@
 //
 //     stream order   work of two streams on the same bytes, one of them writing, without an event
 //                    or a wait of the host between them
+//     devices        work of two devices on the same bytes of memory of NCCL, one of them writing,
+//                    without a meeting of their kernels between them; memory of another device that
+//                    is read when the reader's communicator has ended, which had mapped it
 //     lifetime       work on freed memory, on destroyed streams, events and communicators; memory
 //                    that is freed while it is registered; memory of NCCL that is freed while work
 //                    may use it: ncclMemFree() does not wait for the device
@@ -49,6 +52,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -144,6 +148,17 @@ void *nccl_memory_of(const void *begin, std::size_t bytes);
 // The caller examines a release of the bytes; returns a sentence if it must not happen.
 using ReleaseCheck = std::string (*)(const void *begin, std::size_t bytes);
 void set_release_check(ReleaseCheck check);
+// True if a communicator of a device has mapped the bytes, which are memory of another one. They
+// stay mapped when that one frees them.
+using MappingCheck = bool (*)(int device, const void *begin, std::size_t bytes);
+void set_mapping_check(MappingCheck check);
+
+// For kernels that meet those of other devices, while they run: flags are raised to a value; they
+// have been waited for; the kernel accesses bytes.
+void raise_flags(const std::vector<const void *> &flags, std::uint32_t value);
+void see_flags(const std::vector<const void *> &flags, std::uint32_t value);
+void add_accesses(const std::vector<Access> &accesses);
+
 // CUDA's error if the capture of a graph forbids a call of the calling thread.
 cuda::Error check_capture(const char *function);
 // Returns a sentence if the calling thread must not wait; empty otherwise.

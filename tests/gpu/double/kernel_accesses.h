@@ -112,7 +112,7 @@ inline Accesses accesses_of(const gpu_kernel::Dequantise &p) {
     return all;
 }
 
-// Only the memory of this rank: the double does not know the order of the kernels of ranks.
+// Only the memory of this rank: that of other ranks is accessed after a meeting.
 inline Accesses accesses_of(const gpu_kernel::PeerReduce &p) {
     Accesses all;
     add_access(all, p.to, 0, p.count, bytes_of_type(p.type), true);
@@ -124,6 +124,31 @@ inline Accesses accesses_of(const gpu_kernel::PeerGather &p) {
     for (int rank = 0; rank < p.barrier.ranks; ++rank)
         add_access(all, p.to[rank], 0, p.bytes[rank], 1, rank != p.barrier.rank);
     return all;
+}
+
+inline Accesses accesses_of(const gpu_kernel::PeerMeeting &) {
+    return {};
+}
+
+// The bytes of other ranks that a kernel reads between its two meetings.
+
+inline Accesses accesses_between(const gpu_kernel::PeerReduce &p) {
+    Accesses all;
+    for (int rank = 0; rank < p.barrier.ranks; ++rank)
+        if (rank != p.barrier.rank)
+            add_access(all, p.from[rank], 0, p.count, bytes_of_type(p.type), false);
+    return all;
+}
+
+inline Accesses accesses_between(const gpu_kernel::PeerGather &p) {
+    Accesses all;
+    for (int rank = 0; rank < p.barrier.ranks; ++rank)
+        if (rank != p.barrier.rank) add_access(all, p.from[rank], 0, p.bytes[rank], 1, false);
+    return all;
+}
+
+inline Accesses accesses_between(const gpu_kernel::PeerMeeting &) {
+    return {};
 }
 
 // Replaces device addresses by those at which the host finds the bytes.
@@ -164,6 +189,9 @@ inline void move_to_host(gpu_kernel::Quantise &p) {
 inline void move_to_host(gpu_kernel::PeerBarrier &p) {
     for (int rank = 0; rank < p.ranks; ++rank) move_to_host(p.flags[rank]);
     move_to_host(p.epochs);
+}
+inline void move_to_host(gpu_kernel::PeerMeeting &p) {
+    move_to_host(p.barrier);
 }
 inline void move_to_host(gpu_kernel::PeerReduce &p) {
     move_to_host(p.barrier);

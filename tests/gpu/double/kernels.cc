@@ -40,17 +40,49 @@ constexpr cuda::Error invalid_image = 200, invalid_handle = 400, symbol_not_foun
 std::atomic<bool> reversed{false};
 
 template <typename Body>
-void run_on_host(unsigned blocks, const typename Body::Parameters &parameters) {
+constexpr bool meets = requires(typename Body::Parameters p) {
+    p.barrier;
+};
+
+// A meeting is two phases: threads raise the flags of this rank at all others, and wait for theirs.
+// One phase precedes each meeting. Called before the first of them, and after the second one. All
+// blocks meet alike, so block 0 stands for them.
+template <typename Body>
+void order_meeting(int phase, const typename Body::Parameters &p,
+                   const typename Body::Shared &shared) {
+    const gpu_kernel::PeerBarrier &barrier = p.barrier;
+    const std::uint32_t epoch = shared.epoch + static_cast<std::uint32_t>(phase / 3) + 1;
+    const bool raises = phase % 3 == 1;
+    std::vector<const void *> flags;
+    for (int peer = 0; peer < barrier.ranks; ++peer)
+        if (peer != barrier.rank)
+            flags.push_back(raises ? Meeting::flag(barrier, peer, barrier.rank, 0)
+                                   : Meeting::flag(barrier, barrier.rank, peer, 0));
+    if (raises) raise_flags(flags, epoch);
+    else see_flags(flags, epoch);
+}
+
+// `between`: the bytes of other ranks that it reads after its first meeting.
+template <typename Body>
+void run_on_host(unsigned blocks, const typename Body::Parameters &parameters,
+                 const Accesses &between) {
     const bool backwards = reversed;
     const auto shared = std::make_unique<typename Body::Shared>();
     for (unsigned b = 0; b < blocks; ++b) {
         const unsigned block = backwards ? blocks - 1 - b : b;
         // Shared memory begins with bytes of earlier blocks on a GPU.
         std::memset(static_cast<void *>(shared.get()), 0xa5, sizeof *shared);
-        for (int phase = 0; phase < Body::phases; ++phase)
+        for (int phase = 0; phase < Body::phases; ++phase) {
+            if constexpr (meets<Body>)
+                if (block == 0 && phase % 3 == 1) order_meeting<Body>(phase, parameters, *shared);
             for (unsigned t = 0; t < gpu_kernel::threads; ++t)
                 Body::run(phase, parameters, *shared, block,
                           backwards ? gpu_kernel::threads - 1 - t : t);
+            if constexpr (meets<Body>) {
+                if (block == 0 && phase % 3 == 2) order_meeting<Body>(phase, parameters, *shared);
+                if (block == 0 && phase == 2 && shared->ended == 0) add_accesses(between);
+            }
+        }
     }
 }
 
@@ -66,7 +98,9 @@ int launch_body(unsigned blocks, unsigned threads, const void *from, cuda::Strea
         return [=] {
             typename Body::Parameters here = parameters;
             move_to_host(here);
-            run_on_host<Body>(blocks, here);
+            Accesses between;
+            if constexpr (meets<Body>) between = accesses_between(parameters);
+            run_on_host<Body>(blocks, here, between);
         };
     });
 }
@@ -164,7 +198,8 @@ int cudaFuncGetAttributes(cudaFuncAttributes *, const void *kernel) {
 
 int cudaLaunchKernel(const void *kernel, cuda::Dim3 grid, cuda::Dim3 block, void **parameters,
                      std::size_t, CUstream_st *stream) {
-    if (const int result = injected_result("cudaLaunchKernel")) return noted(result);
+    if (const int result = injected_result("cudaLaunchKernel"))
+        return result == no_effect ? cuda::success : noted(result);
     if (!is_kernel(kernel)) return noted(cuda::invalid_value);
     const auto *found = static_cast<const CUkern_st *>(kernel);
     return found->launch(grid.x, block.x, parameters[0], stream, found->symbol);

@@ -77,6 +77,7 @@ void end_comm(ncclComm &comm, const char *function) {
     const std::lock_guard<std::mutex> lock(comms().mutex);
     comm.windows.clear();
     comm.registrations.clear();
+    comm.mapped.clear();
     comm.destroyed = true;
 }
 
@@ -146,6 +147,7 @@ int ncclCommInitRankConfig(nccl::Comm *out, int ranks, nccl::UniqueId id, int ra
     CALL(ncclCommInitRankConfig);
     set_release_check(still_registered);
     set_wait_check(group_is_open);
+    set_mapping_check(is_mapped);
     if (!valid(config)) return nccl::invalid_argument;
     if (ranks < 1 || rank < 0 || rank >= ranks) return nccl::invalid_argument;
     auto *comm = new ncclComm;

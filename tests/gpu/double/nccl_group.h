@@ -132,6 +132,9 @@ Registered find_registered(const ncclComm &comm, const void *begin, std::size_t 
 // The ReleaseCheck of NCCL.
 std::string still_registered(const void *begin, std::size_t bytes);
 
+// The MappingCheck of NCCL.
+bool is_mapped(int device, const void *begin, std::size_t bytes);
+
 // Bytes of the source and of the output of a call, on its rank.
 std::pair<std::size_t, std::size_t> sizes(const Call &call, const ncclComm &comm);
 // A source and an output overlap only in place.
@@ -167,6 +170,8 @@ struct ncclComm {
     // The lock of Comms guards registered memory.
     std::map<gpu_double::nccl::Window, gpu_double::ByteRange> windows;
     std::map<void *, gpu_double::ByteRange> registrations;  // of ncclCommRegister()
+    // Windows of other ranks whose addresses were asked for, by the window of this one.
+    std::map<gpu_double::nccl::Window, std::vector<gpu_double::ByteRange>> mapped;
     std::uint64_t next_window = 1;
     std::vector<gpu_double::nccl::Window> window_order;  // of all that were registered
     // In the non-blocking mode: the calls in progress, and the number of questions for their state

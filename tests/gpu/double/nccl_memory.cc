@@ -21,6 +21,10 @@ bool overlaps(const ByteRange &range, const char *begin, std::size_t bytes) {
     return range.begin < begin + bytes && begin < range.begin + range.bytes;
 }
 
+bool contains(const ByteRange &range, const char *begin, std::size_t bytes) {
+    return begin >= range.begin && begin + bytes <= range.begin + range.bytes;
+}
+
 }  // namespace
 
 std::string still_registered(const void *begin, std::size_t bytes) {
@@ -41,14 +45,22 @@ std::string still_registered(const void *begin, std::size_t bytes) {
 
 Registered find_registered(const ncclComm &comm, const void *begin, std::size_t bytes) {
     const auto *first = static_cast<const char *>(begin);
-    const auto contains = [&](const ByteRange &range) {
-        return first >= range.begin && first + bytes <= range.begin + range.bytes;
-    };
     for (const auto &[window, range] : comm.windows)
-        if (contains(range)) return {true, true, first - range.begin};
+        if (contains(range, first, bytes)) return {true, true, first - range.begin};
     for (const auto &[registration, range] : comm.registrations)
-        if (contains(range)) return {true, false, 0};
+        if (contains(range, first, bytes)) return {true, false, 0};
     return {};
+}
+
+bool is_mapped(int device, const void *begin, std::size_t bytes) {
+    const std::lock_guard<std::mutex> lock(comms().mutex);
+    for (const ncclComm *comm : comms().all) {
+        if (comm->device != device) continue;
+        for (const auto &[window, ranges] : comm->mapped)
+            for (const ByteRange &range : ranges)
+                if (contains(range, static_cast<const char *>(begin), bytes)) return true;
+    }
+    return false;
 }
 
 }  // namespace gpu_double
@@ -99,13 +111,14 @@ int ncclCommWindowDeregister(nccl::Comm comm, nccl::Window window) {
     CALL(ncclCommWindowDeregister);
     if (!usable(comm, "ncclCommWindowDeregister()")) return nccl::invalid_argument;
     const std::lock_guard<std::mutex> lock(comms().mutex);
+    comm->mapped.erase(window);
     return comm->windows.erase(window) == 1 ? nccl::success : nccl::invalid_argument;
 }
 
 int ncclGetPeerDevicePointer(nccl::Window window, std::size_t offset, int peer, void **pointer) {
     CALL(ncclGetPeerDevicePointer);
     const std::lock_guard<std::mutex> lock(comms().mutex);
-    for (const ncclComm *comm : comms().all) {
+    for (ncclComm *comm : comms().all) {
         if (!comm->windows.contains(window)) continue;
         // All ranks register their windows in the same order.
         const auto &order = comm->window_order;
@@ -119,6 +132,7 @@ int ncclGetPeerDevicePointer(nccl::Window window, std::size_t offset, int peer, 
         const auto found =
             other->windows.find(other->window_order[static_cast<std::size_t>(number)]);
         if (found == other->windows.end()) return nccl::invalid_argument;
+        comm->mapped[window].push_back(found->second);
         *pointer = const_cast<char *>(found->second.begin) + offset;
         return nccl::success;
     }

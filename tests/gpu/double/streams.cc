@@ -83,7 +83,11 @@ void push(CUstream_st &stream, std::function<void()> work) {
 std::shared_ptr<Point> mark(CUstream_st &stream) {
     auto point = std::make_shared<Point>();
     point->clock = stream.clock;
-    push(stream, [point] {
+    push(stream, [point, &stream] {
+        {
+            const Lock lock(state().mutex);
+            point->ran = stream.ran;
+        }
         point->reached = true;
         point->reached.notify_all();
     });
@@ -92,13 +96,18 @@ std::shared_ptr<Point> mark(CUstream_st &stream) {
 
 void wait_for(CUstream_st &stream, const std::shared_ptr<Point> &point) {
     join(stream.clock, point->clock);
-    push(stream, [point] { point->reached.wait(false); });
+    push(stream, [point, &stream] {
+        point->reached.wait(false);
+        const Lock lock(state().mutex);
+        join(stream.ran, point->ran);
+    });
 }
 
 cuda::Error wait_on_host(const std::shared_ptr<Point> &point, int device) {
     point->reached.wait(false);
     const Lock lock(state().mutex);
     join(state().known[device], point->clock);
+    state().known_ran[device].join(point->ran);
     return cuda::success;
 }
 
@@ -116,7 +125,7 @@ void order_with_legacy(CUstream_st &stream) {
             wait_for(stream, mark(*other));
 }
 
-void check_accesses(const std::string &name, const std::vector<Access> &accesses,
+void check_accesses(const std::string &name, const std::vector<Access> &accesses, int device,
                     std::uint64_t stream, const StreamClock &clock) {
     for (const Access &access : accesses) {
         if (access.bytes == 0) continue;
@@ -131,12 +140,17 @@ void check_accesses(const std::string &name, const std::vector<Access> &accesses
                                   std::to_string(allocation->bytes) + " bytes";
         const auto begin =
             static_cast<std::size_t>(static_cast<const char *>(access.begin) - allocation->begin);
-        if (allocation->freed) violation(name + verb + where + ", which is freed");
+        // Its order, and whether it is mapped, is known when the work runs.
+        const bool of_other_device = allocation->of_nccl && allocation->device != device;
+        if (allocation->freed && !of_other_device)
+            violation(name + verb + where + ", which is freed");
         else if (begin + access.bytes > allocation->bytes)
             violation(name + verb + "bytes " + std::to_string(begin) + " to " +
                       std::to_string(begin + access.bytes) + " of " + where);
-        const std::string other = allocation->order.add(begin, begin + access.bytes, access.write,
-                                                        {stream, clock.at(stream), name}, clock);
+        if (of_other_device) continue;
+        const std::string other =
+            allocation->order.add(begin, begin + access.bytes, access.write,
+                                  {stream, clock.at(stream), name, device}, clock);
         if (!other.empty())
             violation(name + verb + where + " without a stream dependency on " + other +
                       ", which accesses the same bytes on another stream");
@@ -161,8 +175,8 @@ cuda::Error enqueue(cuda::Stream handle, const std::string &name,
     order_with_legacy(*stream);
     join(stream->clock, state().known[stream->device]);
     ++stream->clock[stream->number];
-    check_accesses(name, accesses, stream->number, stream->clock);
-    push(*stream, prepare());
+    check_accesses(name, accesses, stream->device, stream->number, stream->clock);
+    push_work(*stream, name, accesses, stream->number, stream->clock[stream->number], prepare());
     return cuda::success;
 }
 

@@ -14,6 +14,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gpu/double/access_order.h"
@@ -22,10 +23,11 @@
 
 namespace gpu_double {
 
-// A point of a stream. `clock` is what has happened there.
+// A point of a stream. `clock` is what has happened there by the order of streams; `ran`, also by
+// meetings of kernels of several devices, is valid when the point is reached.
 struct Point {
     std::atomic<bool> reached{false};
-    StreamClock clock;
+    StreamClock clock, ran;
 };
 
 // An entry of a captured graph. Captured streams keep their numbers; launches translate them.
@@ -62,7 +64,9 @@ struct CUstream_st {
     int device = 0;
     bool blocking = true;  // ordered with the legacy stream of its device
     bool destroyed = false;
-    gpu_double::StreamClock clock;
+    gpu_double::StreamClock clock;  // at its end
+    gpu_double::StreamClock ran;  // at the work that its thread executes
+    std::uint64_t host_waits = 0;  // State::Known::waits that its work follows
     std::shared_ptr<gpu_double::Capture> capture;
 
     // The queue has its own lock, which its thread waits for.
@@ -99,7 +103,20 @@ struct State {
     std::vector<CUstream_st *> streams;  // all of them, destroyed ones too
     std::vector<std::shared_ptr<Capture>> captures;  // under way
     std::map<int, StreamClock> known;  // what the host has waited for, by device
+    // The same, as Point::ran, and the number of waits.
+    struct Known {
+        StreamClock ran;
+        std::uint64_t waits = 0;
+        void join(const StreamClock &other) {
+            gpu_double::join(ran, other);
+            ++waits;
+        }
+    };
+    std::map<int, Known> known_ran;
+    // The clock of a flag of another device when it was raised to a value.
+    std::map<std::pair<const void *, std::uint32_t>, std::shared_ptr<const StreamClock>> raised;
     ReleaseCheck release_check = nullptr;
+    MappingCheck mapping_check = nullptr;
     WaitCheck wait_check = nullptr;
 };
 State &state();
@@ -112,8 +129,13 @@ void set_current_device(int device);
 // The stream of a handle; reports one that is destroyed, and returns nullptr. Under the lock.
 CUstream_st *stream_of(cuda::Stream handle);
 CUstream_st *make_stream(int device, bool blocking);
-// Adds work whose accesses have been checked to the queue.
+// Adds an entry to the queue.
 void push(CUstream_st &stream, std::function<void()> work);
+// Adds work whose accesses have been checked along the order of streams. When it runs, they are
+// compared with those of other devices. `number` and `tick`: it is this work of this stream. Under
+// the lock.
+void push_work(CUstream_st &stream, const std::string &name, const std::vector<Access> &accesses,
+               std::uint64_t number, std::uint64_t tick, std::function<void()> work);
 // Marks this point of the stream. Under the lock.
 std::shared_ptr<Point> mark(CUstream_st &stream);
 // Later work of the stream waits for the point. Under the lock.
@@ -122,8 +144,8 @@ void wait_for(CUstream_st &stream, const std::shared_ptr<Point> &point);
 cuda::Error wait_on_host(const std::shared_ptr<Point> &point, int device);
 // Orders the stream with the legacy stream of its device, as CUDA does. Under the lock.
 void order_with_legacy(CUstream_st &stream);
-// Checks the accesses of work at the present point of the stream. Under the lock.
-void check_accesses(const std::string &name, const std::vector<Access> &accesses,
+// Checks the accesses of work of a device at the present point of the stream. Under the lock.
+void check_accesses(const std::string &name, const std::vector<Access> &accesses, int device,
                     std::uint64_t stream, const StreamClock &clock);
 
 // capture.cc, under the lock. Each returns CUDA's error if a capture forbids the call; the captures
