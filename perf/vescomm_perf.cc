@@ -30,6 +30,7 @@ int work_on_device(const std::string &name) {
         if (name == "vescomm") return make_vescomm_on_device(worker);
         if (name == "vescomm-buffers") return make_buffers_on_device(nullptr, worker);
         if (name == "vescomm-peer") return make_buffers_on_device("peer", worker);
+        if (name == "vescomm-copies") return make_buffers_on_device("copy_engine", worker);
         return make_nccl_on_device(name == "nccl-padded"    ? NcclWay::padded
                                    : name == "nccl-grouped" ? NcclWay::grouped
                                                             : NcclWay::equal,

@@ -56,7 +56,7 @@ public:
     char *tensor(const char *function, std::size_t index) const;
 
     DeviceProblem problem(const DeviceCommunicator &comm, bool reduces) const;
-    // The address of the buffer of each rank, for the method `peer`.
+    // The address of the buffer of each rank, for the methods `peer` and `copy_engine`.
     std::vector<char *> peers(DeviceCommunicator &comm) const;
     // The method of a collective on this buffer alone. Throws as choose_device_method().
     DeviceMethod method(const DeviceCommunicator &comm, bool reduces);

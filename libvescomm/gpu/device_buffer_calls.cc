@@ -91,7 +91,7 @@ void run_group(const char *function, DeviceCommunicator &comm,
         parts.choose(call, *buffers[k]);
         begun.push_back(device_call(call, buffers[k]->type()));
         if (call.placement->sum() == 0) continue;
-        if (call.method == DeviceMethod::peer) call.peers = buffers[k]->peers(comm);
+        if (!uses_nccl(call.method)) call.peers = buffers[k]->peers(comm);
         call.whole = buffers[k]->data();
         call.shard = buffers[k]->shard(comm.rank());
         calls.push_back(call);

@@ -60,7 +60,7 @@ std::optional<DeviceCall> DeviceCall::from_words(const Words &words) {
     const auto byte = [&](int at) { return static_cast<int>(words[0] >> at & 0xff); };
     if (byte(0) < static_cast<int>(Kind::all_reduce) ||
         byte(0) > static_cast<int>(Kind::reduce_scatter_v) ||
-        byte(method_at) > static_cast<int>(DeviceMethod::peer))
+        byte(method_at) > static_cast<int>(DeviceMethod::copy_engine))
         return {};
     return DeviceCall{.kind = static_cast<Kind>(byte(0)),
                       .type = byte(type_at),

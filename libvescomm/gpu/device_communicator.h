@@ -129,6 +129,8 @@ public:
     // empty: they can, and there are peer_links().
     const std::string &why_no_peers() const { return why_no_peers_; }
     const PeerLinks *peer_links() const { return peer_links_.get(); }
+    // Copies that read windows of other ranks are put on a stream; see NcclCommunicator.
+    void keep_windows() { nccl_.keep_windows(); }
 
     // Breaks the communicator, and throws.
     [[noreturn]] void fail(vescomm_status_t status, const std::string &why);

@@ -132,6 +132,25 @@ DeviceCandidate peer(const DeviceProblem &problem, const Sizes &sizes, const Dev
                         : "a kernel that reads the shards of all ranks"};
 }
 
+// Every rank copies what it needs, a shard at a time.
+DeviceCandidate copy_engine(const DeviceProblem &problem, const Sizes &sizes,
+                            const DeviceCosts &costs) {
+    const auto refuse = [](const std::string &why) {
+        return DeviceCandidate{DeviceMethod::copy_engine, 0, false, why};
+    };
+    if (problem.reduces) return refuse("copy engines do not reduce");
+    if (!problem.no_peers.empty()) return refuse(problem.no_peers);
+    if (problem.borrowed)
+        return refuse(
+            "the program owns nccl_comm, and may end it while copies read windows of other ranks");
+    const double seconds = 2 * (costs.peer_launch + costs.meeting) +
+                           (sizes.ranks - 1) * costs.copy +
+                           (sizes.sum - sizes.smallest) / costs.peer_link;
+    return {DeviceMethod::copy_engine, seconds, true,
+            "copies of the shards of all ranks by the copy engines, between two meetings; only if "
+            "asked for by name"};
+}
+
 DeviceCandidate candidate(DeviceMethod method, const DeviceProblem &problem, const Sizes &sizes,
                           const DeviceCosts &costs) {
     switch (method) {
@@ -146,9 +165,11 @@ DeviceCandidate candidate(DeviceMethod method, const DeviceProblem &problem, con
         case DeviceMethod::messages:
             return messages(problem, sizes, costs);
         case DeviceMethod::peer:
+            return peer(problem, sizes, costs);
+        case DeviceMethod::copy_engine:
             break;
     }
-    return peer(problem, sizes, costs);
+    return copy_engine(problem, sizes, costs);
 }
 
 // NCCL chooses the order in which it adds.
@@ -167,8 +188,8 @@ std::string microseconds(double seconds) {
 }  // namespace
 
 std::string_view name_of(DeviceMethod method) {
-    static constexpr std::string_view names[] = {"equal",  "padded_in_place", "padded",
-                                                 "rooted", "messages",        "peer"};
+    static constexpr std::string_view names[] = {
+        "equal", "padded_in_place", "padded", "rooted", "messages", "peer", "copy_engine"};
     return names[static_cast<int>(method)];
 }
 
@@ -183,7 +204,8 @@ void check_device_method(const std::string &name) {
         if (name_of(method) == name) return;
     throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
                 "there is no method \"" + name +
-                    "\"; there is: equal, padded_in_place, padded, rooted, messages, peer");
+                    "\"; there is: equal, padded_in_place, padded, rooted, messages, peer, "
+                    "copy_engine");
 }
 
 DeviceChoice choose_device_method(const DeviceProblem &problem, const DeviceCosts &costs) {
@@ -198,15 +220,24 @@ DeviceChoice choose_device_method(const DeviceProblem &problem, const DeviceCost
                                  if (a.suits != b.suits) return a.suits;
                                  return a.suits && a.seconds < b.seconds;
                              });
-    if (!choice.candidates.front().suits)
+    const auto fastest = std::ranges::find_if(choice.candidates, [](const DeviceCandidate &one) {
+        return one.suits && one.by_prediction();
+    });
+    if (fastest == choice.candidates.end())
         throw Error(
             VESCOMM_ERROR_UNSUPPORTED,
             "the communicator asks for reproducible reductions, which method \"peer\" alone "
             "has on device memory, and it does not suit: " +
                 problem.no_peers);
-    if (problem.forced.empty()) {
-        choice.method = choice.candidates.front().method;
+    const bool not_for_reductions =
+        problem.reduces && problem.forced == name_of(DeviceMethod::copy_engine);
+    if (problem.forced.empty() || not_for_reductions) {
+        choice.method = fastest->method;
         choice.reason = "it is predicted to take the least time";
+        if (not_for_reductions)
+            choice.reason +=
+                "; the options of the communicator ask for copy_engine, which does "
+                "not reduce";
         return choice;
     }
     const DeviceCandidate &forced = *std::ranges::find_if(

@@ -27,12 +27,22 @@ enum class DeviceMethod {
     messages,
     // One kernel of vescomm on each rank, which reads the memory of the other ranks.
     peer,
+    // Copies by the copy engines from the memory of the other ranks, between two meetings of all
+    // ranks. For all_gather_v; only by name.
+    copy_engine,
 };
 inline constexpr DeviceMethod device_methods[] = {
-    DeviceMethod::equal,  DeviceMethod::padded_in_place, DeviceMethod::padded,
-    DeviceMethod::rooted, DeviceMethod::messages,        DeviceMethod::peer};
+    DeviceMethod::equal,      DeviceMethod::padded_in_place, DeviceMethod::padded,
+    DeviceMethod::rooted,     DeviceMethod::messages,        DeviceMethod::peer,
+    DeviceMethod::copy_engine};
 
-// "equal", "padded_in_place", "padded", "rooted", "messages", "peer".
+// False: kernels of vescomm and copies read the memory of the other ranks.
+constexpr bool uses_nccl(DeviceMethod method) {
+    return method != DeviceMethod::peer && method != DeviceMethod::copy_engine;
+}
+
+// "equal", "padded_in_place", "padded", "rooted", "messages", "peer",
+// "copy_engine".
 std::string_view name_of(DeviceMethod method);
 
 // Everything that the choice depends on. Equal on every rank.
@@ -41,12 +51,15 @@ struct DeviceProblem {
     std::vector<std::uint64_t> shard_bytes;  // by rank
     std::uint64_t workspace_bytes = 0;
     int nccl_version = 0;
-    std::string forced;  // name of the method to use; empty: the fastest
+    // Name of the method to use; empty: the fastest. "copy_engine" is about all_gather_v alone.
+    std::string forced;
     std::uint64_t stride = 0;  // see DevicePlacement::stride()
     bool aligned = true;  // shards begin at multiples of 16 bytes in the caller's memory
     // The reason why ranks cannot read one another's memory; empty: they can.
     std::string no_peers = "it is for device buffers";
     bool reproducible = false;  // sums must not depend on NCCL's order
+    // NCCL's communicator is the program's, which may end it at any time.
+    bool borrowed = false;
 };
 
 // Constants of a GPU and its links. The defaults are round numbers for 8 GPUs on NVLink 4, from
@@ -64,6 +77,7 @@ struct DeviceProblem {
 //     messages         launch + (P - 1) (message + u largest / message_link)
 //     peer             peer_launch + 2 meeting + bytes / peer_link
 //                      bytes: (P - 1) largest of reduce_scatter_v, sum - smallest of all_gather_v
+//     copy_engine      2 (peer_launch + meeting) + (P - 1) copy + (sum - smallest) / peer_link
 struct DeviceCosts {
     double launch = 10e-6;  // of a kernel of NCCL, in seconds
     double hop = 1e-6;  // latency of a step of a ring
@@ -85,6 +99,9 @@ struct DeviceCandidate {
     double seconds = 0;  // predicted; valid if suits
     bool suits = false;
     std::string why;  // the calls, or the reason why it does not suit
+
+    // False: it is used only if it is forced, because nothing is known about its speed.
+    bool by_prediction() const { return method != DeviceMethod::copy_engine; }
 };
 
 struct DeviceChoice {
@@ -100,7 +117,7 @@ std::uint64_t padded_bytes(std::span<const std::uint64_t> shard_bytes);
 void check_device_method(const std::string &name);
 
 // Throws as check_device_method(), and UNSUPPORTED if the forced method does not suit. `rooted`
-// suits every problem.
+// suits every problem. With "copy_engine" forced, reductions have the fastest of the other methods.
 DeviceChoice choose_device_method(const DeviceProblem &problem, const DeviceCosts &costs = {});
 
 // Several lines of text: the problem, the candidates, the reason.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "gpu/device_copies.h"
 #include "gpu/device_peers.h"
 
 namespace vescomm::internal::device {
@@ -76,6 +77,7 @@ public:
             case DeviceMethod::messages:
                 return add_messages(group);
             case DeviceMethod::peer:
+            case DeviceMethod::copy_engine:
                 return;
         }
     }
@@ -182,8 +184,7 @@ DeviceCall device_call(const RaggedCall &call, vescomm_type_t type) {
 }
 
 void run(DeviceCommunicator &comm, std::span<const RaggedCall> calls, cuda::Stream stream) {
-    const auto is_peer = [](const RaggedCall &call) { return call.method == DeviceMethod::peer; };
-    if (!std::ranges::all_of(calls, is_peer)) {
+    if (std::ranges::any_of(calls, uses_nccl, &RaggedCall::method)) {
         for (const RaggedCall &call : calls) Ragged(comm, call, stream).before();
         Grouped group(comm);
         for (const RaggedCall &call : calls) Ragged(comm, call, stream).add_to(group);
@@ -191,7 +192,8 @@ void run(DeviceCommunicator &comm, std::span<const RaggedCall> calls, cuda::Stre
         for (const RaggedCall &call : calls) Ragged(comm, call, stream).after();
     }
     for (const RaggedCall &call : calls)
-        if (is_peer(call)) run_peers(comm, call, stream);
+        if (call.method == DeviceMethod::peer) run_peers(comm, call, stream);
+    run_copies(comm, calls, stream);
 }
 
 }  // namespace vescomm::internal::device

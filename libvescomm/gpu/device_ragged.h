@@ -30,15 +30,16 @@ struct RaggedCall {
     char *whole = nullptr;  // the whole buffer
     char *shard = nullptr;  // of this rank, in `whole` or beside it; all_gather_v only reads it
     char *workspace = nullptr;  // padded_bytes(), for `padded`
-    // For `peer`: the address of the whole buffer of each rank.
+    // For `peer` and `copy_engine`: the address of the whole buffer of each rank.
     std::vector<char *> peers;
 };
 
 // The call as it is compared between ranks.
 DeviceCall device_call(const RaggedCall &call, vescomm_type_t type);
 
-// Puts the calls on the stream: copies to workspaces, all calls of NCCL in one group, and copies
-// from workspaces. Buffers and workspaces of different calls do not overlap.
+// Puts the calls on the stream: copies to workspaces, all calls of NCCL in one group, copies from
+// workspaces, kernels of `peer`, and copies of `copy_engine` between two meetings. Buffers and
+// workspaces of different calls do not overlap.
 void run(DeviceCommunicator &comm, std::span<const RaggedCall> calls, cuda::Stream stream);
 
 }  // namespace vescomm::internal::device

@@ -61,7 +61,7 @@ void NcclCommunicator::finalize() noexcept {
 }
 
 void NcclCommunicator::end() noexcept {
-    if (!options_.shrinkable || !revoke()) abort();
+    if (!(options_.shrinkable || keeps_windows_) || !revoke()) abort();
 }
 
 bool NcclCommunicator::revoke() noexcept {
@@ -84,7 +84,9 @@ void NcclCommunicator::abort() noexcept {
         return;
     }
     if (!end_derivation()) return forget(derivation_runs);
-    // The end of the derivation may have failed to revoke it.
+    if (keeps_windows_ && !end_reads_of_windows())
+        return forget("work of the device may still read windows of other ranks");
+    // The end of the derivation, or the wait before, may have failed to revoke it.
     const nccl::Comm ended = std::exchange(nccl_, nullptr);
     if (ended == nullptr) return;
     if (watch_ended() && libraries_.nccl.comm_revoke == nullptr)
@@ -93,6 +95,14 @@ void NcclCommunicator::abort() noexcept {
     forget(
         "ncclCommAbort() does not return; it waits for graphs that captured its calls, and for "
         "earlier work of their streams");
+}
+
+bool NcclCommunicator::end_reads_of_windows() noexcept {
+    revoke();
+    const BackgroundCall idle =
+        call_on_device(libraries_.cuda, device_,
+                       [](const cuda::Runtime &cuda) { return cuda.device_synchronize(); });
+    return idle.wait(end_limit(comm_)) && idle.result() != cuda::capture_unsupported;
 }
 
 bool NcclCommunicator::abort_within_limit(nccl::Comm ended) const noexcept {

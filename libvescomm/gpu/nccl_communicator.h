@@ -17,6 +17,9 @@ namespace vescomm::internal {
 
 // The communicator of NCCL of a device communicator: its calls, and its end.
 //
+// Its end unmaps the windows of other ranks, and does not wait for copies of vescomm that read
+// them: see keep_windows().
+//
 // It ends when no graph holds its work any more, and its kernels end only if the earlier work of
 // their streams does. After a limit it is forgotten: it, the memory that its kernels may use and
 // the waiting thread are leaked.
@@ -59,10 +62,16 @@ public:
     // The text of a result.
     std::string reason(nccl::Result result) const;
 
+    // Work on streams that NCCL does not know may read windows of other ranks from now on. A
+    // failure then revokes it, which keeps the windows, and an abort first waits until the device
+    // is idle.
+    void keep_windows() { keeps_windows_ = true; }
+
     // Ends it in an orderly way. Needs no progress of `comm`, which may have been freed. No effect
     // on one of the program.
     void finalize() noexcept;
     // After a failure: ends the kernels of NCCL within the limit, by a revocation or by an abort.
+    // Work that reads windows may follow until abort().
     void end() noexcept;
     // Ends the kernels and the communicator of NCCL within the limit; forgets one of the program.
     void abort() noexcept;
@@ -99,6 +108,9 @@ private:
     bool revoke() noexcept;
     // Returns false if ncclCommAbort() does not return within the limit.
     bool abort_within_limit(nccl::Comm ended) const noexcept;
+    // Revokes it, and waits for all work of the device. Returns false if some may still run after
+    // the limit.
+    bool end_reads_of_windows() noexcept;
     // Forgets it, because a call that does not return still uses it, and logs the leak.
     void forget(const char *why) noexcept;
     // Ends the call of a derivation within the limit. Returns false if it still runs.
@@ -111,6 +123,7 @@ private:
     nccl::Comm nccl_ = nullptr;
     bool revoked_ = false;  // it was revoked, or a revocation of it has failed
     bool forgotten_ = false;
+    bool keeps_windows_ = false;
     std::unique_ptr<NcclWatch> watch_;  // nullptr: it is the program's
     std::optional<BackgroundCall> derivation_;
     std::shared_ptr<Derivation> derived_;  // what derivation_ fills

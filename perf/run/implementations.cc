@@ -95,6 +95,8 @@ const ImplementationRow table[] = {
     {"vescomm-buffers", true, "this library on device buffers, in place", "", nullptr, 0, ""},
     {"vescomm-peer", true, "the same, by kernels that read the memory of other ranks", "", nullptr,
      0, ""},
+    {"vescomm-copies", true, "the same, all_gather_v by the copy engines of the GPUs", "", nullptr,
+     0, ""},
     {"nccl", true, "NCCL's own calls; shards of equal size only", "", nullptr, 0, ""},
     {"nccl-padded", true, "NCCL on shards padded to the largest size, with copies", "", nullptr, 0,
      ""},

@@ -222,6 +222,32 @@ TEST(DeviceMethod, UnalignedShardsArePaddedInTheWorkspace) {
     EXPECT_EQ(chosen(problem), DeviceMethod::equal);
 }
 
+TEST(DeviceMethod, CopyEnginesGatherOnlyIfTheyAreAskedFor) {
+    std::mt19937 random(2);
+    for (int i = 0; i < 500; ++i) {
+        DeviceProblem problem;
+        for (std::size_t k = 2 + random() % 8; k > 0; --k)
+            problem.shard_bytes.push_back(random() % 3 == 0 ? 0 : random() % (1 << 28));
+        problem.no_peers.clear();
+        problem.nccl_version = 23203;
+        DeviceCosts costs;
+        costs.peer_link = 1e15;
+        costs.peer_launch = costs.meeting = costs.copy = 0;
+        for (const bool reduces : {false, true}) {
+            problem.reduces = reduces;
+            problem.forced.clear();
+            const DeviceChoice free = choose_device_method(problem, costs);
+            ASSERT_NE(free.method, DeviceMethod::copy_engine);
+            problem.forced = "copy_engine";
+            const DeviceChoice forced = choose_device_method(problem, costs);
+            ASSERT_EQ(forced.method, reduces ? free.method : DeviceMethod::copy_engine);
+        }
+        problem.reduces = false;
+        problem.borrowed = true;
+        ASSERT_THROW(choose_device_method(problem, costs), Error);
+    }
+}
+
 TEST(DeviceMethod, GapsMakeEqualShardsUnequal) {
     DeviceProblem problem = gather({20, 20, 20});
     problem.stride = 32;

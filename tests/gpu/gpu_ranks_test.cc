@@ -10,6 +10,7 @@
 //     timeout   only rank 0 makes a call
 //     death     rank 1 ends, after calls that have connected NCCL
 //     connect   rank 1 ends before the first call, in which NCCL connects
+//     copies    as death, and the calls are made by the copy engines
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -132,13 +133,14 @@ protected:
         if (method() == "equal" || method() == "padded_in_place") return equal;
         return !reduces || method() != "messages";
     }
-    // True if kernels can read the memory of other ranks; otherwise `why` says what is missing.
+    bool is_direct() const { return method() == "peer" || method() == "copy_engine"; }
+    // True if this rank can read the memory of other ranks; otherwise `why` says what is missing.
     bool has_peers() {
         const LayoutOf layout(Counts(static_cast<std::size_t>(ranks), 4));
         vescomm_gpu_buffer_t *buffer = nullptr;
         const char *text = nullptr;
         EXPECT_EQ(vescomm_gpu_buffer_create(gpu, layout.value, nullptr, &buffer), VESCOMM_OK);
-        const auto status = vescomm_gpu_buffer_explain(buffer, 1, &text);
+        const auto status = vescomm_gpu_buffer_explain(buffer, 0, &text);
         if (status != VESCOMM_OK) why = vescomm_get_last_error();
         EXPECT_EQ(vescomm_gpu_buffer_free(buffer), VESCOMM_OK);
         return status == VESCOMM_OK;
@@ -262,7 +264,7 @@ class BufferMethods : public Methods {};
 
 TEST_P(BufferMethods, SeveralBuffersAreGatheredAndReducedInOneCall) {
     create_with_method();
-    if (method() == "peer" && !has_peers()) GTEST_SKIP() << why;
+    if (is_direct() && !has_peers()) GTEST_SKIP() << why;
     std::vector<std::unique_ptr<LayoutOf>> layouts;
     for (const Counts &counts : shapes()) layouts.push_back(std::make_unique<LayoutOf>(counts));
     for (const auto placement : {VESCOMM_GPU_PACKED, VESCOMM_GPU_STRIDED}) {
@@ -318,12 +320,14 @@ TEST_P(BufferMethods, SeveralBuffersAreGatheredAndReducedInOneCall) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(GpuRanks, BufferMethods, testing::Values("any", "rooted", "peer"),
+INSTANTIATE_TEST_SUITE_P(GpuRanks, BufferMethods,
+                         testing::Values("any", "rooted", "peer", "copy_engine"),
                          [](const auto &info) { return std::string(info.param); });
 
-// A graph of kernels that read the memory of other ranks.
-TEST_F(GpuRanks, AGraphOfABufferCanBeLaunchedAgain) {
-    create();
+// A graph of kernels or copies that read the memory of other ranks.
+TEST_P(BufferMethods, AGraphOfABufferCanBeLaunchedAgain) {
+    create_with_method();
+    if (is_direct() && !has_peers()) GTEST_SKIP() << why;
     const LoadedCuda &cuda = loaded_cuda();
     const LayoutOf layout(shapes()[5]);
     vescomm_gpu_buffer_t *buffer = nullptr;
@@ -414,24 +418,40 @@ TEST_F(GpuRanks, StreamsAreOrderedByEvents) {
 int test_failure(const std::string &failure) {
     LoadedDevice device(device_of_rank());
     vescomm_gpu_comm_t *gpu = nullptr;
-    if (vescomm_gpu_comm_create(world, nullptr, &gpu) != VESCOMM_OK) {
+    vescomm_gpu_comm_options_t options = vescomm_gpu_comm_options_init();
+    const bool copies = failure == "copies";
+    options.method = copies ? "copy_engine" : nullptr;
+    if (vescomm_gpu_comm_create(world, &options, &gpu) != VESCOMM_OK) {
         std::printf("%s\n", vescomm_get_last_error());
         return 1;
     }
     float *data = device.upload(std::vector<float>(1 << 20, 1.0f));
-    const auto sum = [&] {
+    const LayoutOf layout(shapes()[5]);
+    vescomm_gpu_buffer_t *buffer = nullptr;
+    if (copies && vescomm_gpu_buffer_create(gpu, layout.value, nullptr, &buffer) != VESCOMM_OK)
+        return 1;
+    const auto call = [&] {
+        if (copies) {
+            const auto status = vescomm_gpu_buffer_all_gather_v(&buffer, 1, device.stream);
+            return status != VESCOMM_OK ? status : vescomm_gpu_wait(gpu, device.stream);
+        }
         const auto status = vescomm_gpu_all_reduce(gpu, data, data, 1 << 20, VESCOMM_F32,
                                                    VESCOMM_SUM, device.stream);
         return status != VESCOMM_OK ? status : vescomm_gpu_wait(gpu, device.stream);
     };
-    if (failure != "connect" && sum() != VESCOMM_OK) return 1;
+    if (failure != "connect")
+        if (const auto first = call(); first != VESCOMM_OK) {
+            std::printf("skipped: %s\n", vescomm_get_last_error());
+            return copies && first == VESCOMM_ERROR_UNSUPPORTED ? 77 : 1;
+        }
     if (rank == 1 && failure != "timeout") _exit(0);
     vescomm_status_t status = VESCOMM_OK;
-    if (rank == 0 || failure != "timeout") status = sum();
+    if (rank == 0 || failure != "timeout") status = call();
     else
         while (status == VESCOMM_OK) status = vescomm_gpu_comm_check(gpu);
     std::printf("%s\n", vescomm_get_last_error());
     const auto expected = failure == "timeout" ? VESCOMM_ERROR_TIMEOUT : VESCOMM_ERROR_PEER_FAILED;
+    if (vescomm_gpu_buffer_free(buffer) != VESCOMM_OK) return 1;
     return vescomm_gpu_comm_free(gpu) == VESCOMM_OK && status == expected ? 0 : 1;
 }
 

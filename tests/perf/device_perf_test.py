@@ -87,7 +87,7 @@ class Table(unittest.TestCase):
                     self.assertIn("# nccl is left out here: NCCL has no all_gather_v with unequal", out)
 
     def test_device_buffers_are_measured_in_place(self):
-        for name, version in (("vescomm-buffers", "22809"), ("vescomm-peer", "23203")):
+        for name, version in (("vescomm-buffers", "22809"), ("vescomm-peer", "23203"), ("vescomm-copies", "23203")):
             with self.subTest(name):
                 code, out, err = run(
                     "--ranks", 3, "-t", 3, "-b", 4000, "--ragged", "linear", "--impl", name,
@@ -193,7 +193,7 @@ class UsageErrors(unittest.TestCase):
         self.expect("--place", "above", says="--place above: there is out and in")
         self.expect("--ranks", 3, "-t", 2, says="--nthreads 2: give --ranks, a multiple of it")
         self.expect("-m", 2, "--collective", "all_reduce", says="give --op max, or --place out")
-        self.expect("--impl", "smoke", says="there is vescomm, vescomm-buffers, vescomm-peer, nccl, nccl-padded")
+        self.expect("--impl", "smoke", says="there is vescomm, vescomm-buffers, vescomm-peer, vescomm-copies, nccl")
 
     def test_ranks_of_a_launcher_are_refused(self):
         code, out, err = run("-b", 64, VESCOMM_RANK="0", VESCOMM_RANKS="1")

@@ -99,8 +99,10 @@ typedef struct vescomm_gpu_comm_options {
      *  of the largest shard, rounded up to a multiple of 16; with less, other methods are used. */
     uint64_t workspace_bytes;
     /** Method of all_gather_v and reduce_scatter_v: "equal", "padded_in_place", "padded", "rooted",
-     *  "messages" or "peer"; see vescomm_gpu_explain(). A call that it does not suit fails. NULL:
-     *  vescomm chooses. Borrowed for the call. */
+     *  "messages", "peer" or "copy_engine"; see vescomm_gpu_explain(). A call that it does not suit
+     *  fails; "copy_engine" is about all_gather_v alone, and vescomm chooses the method of
+     *  reduce_scatter_v. After calls with it a failure revokes NCCL's communicator, as with
+     *  shrinkable. NULL: vescomm chooses. Borrowed for the call. */
     const char *method;
     /** An ncclComm_t of the program, of the same ranks, on the current device, without a call in
      *  progress. The program keeps it, and destroys it after vescomm_gpu_comm_free(). After a
@@ -429,7 +431,10 @@ VESCOMM_API vescomm_status_t vescomm_gpu_broadcast(vescomm_gpu_comm_t *comm, voi
  * - rooted: a group of one broadcast from each rank, or of one reduction to each rank;
  * - messages: a group of sends and receives, for all_gather_v;
  * - peer: for device buffers whose ranks can address one another's memory: a kernel of vescomm on
- *   each rank, which reads that memory.
+ *   each rank, which reads that memory;
+ * - copy_engine: for all_gather_v of such buffers, if the options ask for it: copies from the
+ * memory of the other ranks, which need no multiprocessor but for two short kernels, so that
+ * computation goes on beside them. Not with nccl_comm. It has run on a test double only.
  *
  * @param reduces  0: vescomm_gpu_all_gather_v(); 1: vescomm_gpu_reduce_scatter_v().
  * @param text     [out] owned by @p comm, valid until the next call of this function on it.

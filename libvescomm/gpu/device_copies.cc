@@ -1,0 +1,54 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "gpu/device_copies.h"
+
+#include <algorithm>
+
+#include "gpu/kernel_library.h"
+#include "gpu/peer_links.h"
+
+namespace vescomm::internal::device {
+namespace {
+
+bool by_copies(const RaggedCall &call) {
+    return call.method == DeviceMethod::copy_engine;
+}
+
+void meet(DeviceCommunicator &comm, cuda::Stream stream) {
+    const gpu_kernel::PeerMeeting parameters{comm.peer_links()->barrier()};
+    try {
+        kernel_library().launch(Kernel::peer_meet, 1, &parameters, stream);
+    } catch (const Error &error) {
+        // The other ranks wait for this one.
+        comm.fail(error.status, "rank " + std::to_string(comm.rank()) + ": " + error.what());
+    }
+}
+
+// Each rank begins with the next one, so that not all read the same memory at a time.
+// cudaMemcpyBatchAsync() would start all copies at once, but cannot be captured into a graph.
+void copy(DeviceCommunicator &comm, const RaggedCall &call, cuda::Stream stream) {
+    const DevicePlacement &shards = *call.placement;
+    for (int k = 1; k < comm.ranks(); ++k) {
+        const int rank = (comm.rank() + k) % comm.ranks();
+        if (shards.bytes(rank) == 0) continue;
+        const std::uint64_t begin = shards.begin(rank);
+        comm.require_cuda(
+            comm.libraries().cuda.memcpy_async(
+                call.whole + begin, call.peers[static_cast<std::size_t>(rank)] + begin,
+                shards.bytes(rank), cuda::copy_device_to_device, stream),
+            "cudaMemcpyAsync()");
+    }
+}
+
+}  // namespace
+
+void run_copies(DeviceCommunicator &comm, std::span<const RaggedCall> calls, cuda::Stream stream) {
+    if (std::ranges::none_of(calls, by_copies)) return;
+    comm.keep_windows();
+    meet(comm, stream);
+    for (const RaggedCall &call : calls)
+        if (by_copies(call)) copy(comm, call, stream);
+    meet(comm, stream);
+}
+
+}  // namespace vescomm::internal::device
