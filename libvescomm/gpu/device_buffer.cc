@@ -130,6 +130,7 @@ char *DeviceBuffer::tensor(const char *function, std::size_t index) const {
 DeviceProblem DeviceBuffer::problem(const DeviceCommunicator &comm, bool reduces) const {
     DeviceProblem problem = device::problem_of(comm, placement_, reduces);
     problem.no_peers = comm.why_no_peers();
+    problem.lone_buffer = comm.ranks() == 1;
     problem.borrowed = comm.options().borrowed != nullptr;
     problem.reproducible = comm.comm().reproducible() && comm.ranks() > 1;
     if (problem.no_peers.empty() && comm.find_memory(memory())->peers.empty())

@@ -43,7 +43,7 @@ void copy(DeviceCommunicator &comm, const RaggedCall &call, cuda::Stream stream)
 }  // namespace
 
 void run_copies(DeviceCommunicator &comm, std::span<const RaggedCall> calls, cuda::Stream stream) {
-    if (std::ranges::none_of(calls, by_copies)) return;
+    if (comm.ranks() == 1 || std::ranges::none_of(calls, by_copies)) return;
     comm.keep_windows();
     meet(comm, stream);
     for (const RaggedCall &call : calls)

@@ -139,6 +139,8 @@ DeviceCandidate copy_engine(const DeviceProblem &problem, const Sizes &sizes,
         return DeviceCandidate{DeviceMethod::copy_engine, 0, false, why};
     };
     if (problem.reduces) return refuse("copy engines do not reduce");
+    if (problem.lone_buffer)
+        return {DeviceMethod::copy_engine, 0, true, "nothing to copy: there is one rank"};
     if (!problem.no_peers.empty()) return refuse(problem.no_peers);
     if (problem.borrowed)
         return refuse(

@@ -60,6 +60,7 @@ struct DeviceProblem {
     bool reproducible = false;  // sums must not depend on NCCL's order
     // NCCL's communicator is the program's, which may end it at any time.
     bool borrowed = false;
+    bool lone_buffer = false;  // a device buffer of one rank, which has nothing to move
 };
 
 // Constants of a GPU and its links. The defaults are round numbers for 8 GPUs on NVLink 4, from
