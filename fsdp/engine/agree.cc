@@ -28,13 +28,14 @@ std::uint64_t hash_of_options(const Spec &spec) {
     const vescomm_fsdp_spec_options_t &o = spec.options();
     const vescomm_planner_options_t &p = spec.planner();
     std::string text = fmt::format(
-        "{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}; {} {} {} {} {} {} {} {} {} {};",
+        "{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}; {} {} {} {} {} {} {} {} "
+        "{} {};",
         o.compute_type, o.gradient_type, o.slots, o.gradient_slots, o.order, o.keep_gathered,
         o.keep_gradients, o.average, o.seed, o.gather_type, o.gather_block, o.reduce_type,
         o.partner_copy, o.reshard_ranks, o.large_unit_bytes, o.expert_ranks, o.expert_divisor,
-        o.memory, o.offload_to_host, p.mode, p.start_alignment, p.cut_alignment, p.shard_limit,
-        p.search_steps, p.unit_imbalance, p.work, p.bytes_per_second, p.seconds_per_collective,
-        p.seconds_per_unequal);
+        o.memory, o.offload_to_host, o.master_type, o.master_rounding, p.mode, p.start_alignment,
+        p.cut_alignment, p.shard_limit, p.search_steps, p.unit_imbalance, p.work,
+        p.bytes_per_second, p.seconds_per_collective, p.seconds_per_unequal);
     for (const Axis &axis : spec.axes())
         text += fmt::format("{} {} {} {} {};", axis.name, axis.size, axis.parameters,
                             axis.gradients, axis.optimizer);

@@ -28,14 +28,14 @@ void quantise_run(const GatherRun &run, vescomm_type_t code_type, const void *fr
 }
 
 // Runs have offsets in the whole bucket and in the codes of all ranks.
-void quantise_shard(const Bucket &bucket, int position, const float *masters, std::byte *codes) {
+void quantise_shard(const Bucket &bucket, int position, const void *masters, std::byte *codes) {
     const GatherCodes &all = bucket.codes;
     const int shard = bucket.shard_number(position);
     const std::int64_t begin = bucket.begin(position);
     const auto begin_bytes = static_cast<std::uint64_t>(all.cuts[shard]);
     for (std::size_t i = all.first_run[shard]; i < all.first_run[shard + 1]; ++i) {
         const GatherRun &run = all.runs[i];
-        quantise_run(run, bucket.gather_type, masters, VESCOMM_F32, run.offset - begin,
+        quantise_run(run, bucket.gather_type, masters, bucket.master_type, run.offset - begin,
                      codes + (run.codes - begin_bytes), codes + (run.scales - begin_bytes));
     }
 }

@@ -34,7 +34,7 @@ void quantise_run(const GatherRun &run, vescomm_type_t code_type, const void *fr
 
 // Quantises the shard of a position, whose masters are given. `codes`: receives its codes and
 // scales.
-void quantise_shard(const Bucket &bucket, int position, const float *masters, std::byte *codes);
+void quantise_shard(const Bucket &bucket, int position, const void *masters, std::byte *codes);
 
 // Writes the elements of a run to `to`, an array of the bucket.
 void dequantise_run(const GatherRun &run, vescomm_type_t code_type, const std::byte *codes,

@@ -81,7 +81,7 @@ CodeSlots::Channel &CodeSlots::channel(int slot, std::size_t bucket) {
 
 void CodeSlots::start(int slot, std::size_t bucket) {
     if (!copies_.exist())
-        quantise_shard(plan_.buckets[bucket], position_, shards_.master(bucket).data(),
+        quantise_shard(plan_.buckets[bucket], position_, shards_.master(bucket).data,
                        slots_[slot].own.data() + own_offsets_[bucket]);
     Request &request = channel(slot, bucket).request;
     request.start();

@@ -68,30 +68,6 @@ void Engine::use_stream(void *stream) {
     if (stream != nullptr) refuse("a stream was given for host memory, which has none; pass NULL");
 }
 
-void Engine::initialise(vescomm_fsdp_fill_t fill, void *context) {
-    event(Event::initialise, no_unit, true, 0, [&] {
-        states_.require_closed("vescomm_fsdp_initialise()");
-        drop_gradients();
-        wiring_->parameters.forget();
-        values_.begin_change();
-        device::Mirror mirrored = mirror();
-        const int position = model_.plan.mesh.position(rank_);
-        for (std::size_t index = 0; index < model_.plan.buckets.size(); ++index)
-            for (const auto &piece : model_.plan.buckets[index].pieces(position)) {
-                const std::string name = model_.spec.full_name(piece.parameter);
-                const auto key = hash_of(name.data(), name.size(), model_.spec.options().seed);
-                float *values = mirrored.shards().master(index).data() + piece.offset;
-                if (fill(context, piece.parameter, piece.first, piece.elements, values, key) != 0)
-                    refuse("the function that sets parameter \"{}\" failed", name);
-            }
-        if (values_.generation() > 1) mirrored.shards().zero_states();  // at first they are 0
-        optimizer_.set_steps(0);
-        mirrored.store();
-        refresh_copy(mirrored.shards());
-        values_.set_complete();
-    });
-}
-
 void Engine::begin(std::uint32_t flags) {
     require_values();
     event(Event::begin, no_unit, true, flags, [&] {
@@ -327,7 +303,7 @@ vescomm_fsdp_view_t Engine::shard(std::uint64_t unit, vescomm_fsdp_role_t role,
         refuse("there is no role {}; use MASTER, GRADIENT or STATE", role);
     vescomm_fsdp_view_t view = vescomm_fsdp_view_init();
     if (streams_) streams_->order(streams_->reduce(), streams_->compute());
-    view.type = VESCOMM_F32;
+    view.type = role == VESCOMM_FSDP_MASTER ? model_.spec.options().master_type : VESCOMM_F32;
     view.generation = values_.generation();
     std::vector<std::size_t> buckets = model_.plan.of_unit[unit];
     std::erase_if(buckets, [&](std::size_t b) {
@@ -350,12 +326,15 @@ vescomm_fsdp_view_t Engine::shard(std::uint64_t unit, vescomm_fsdp_role_t role,
         view.elements = bucket.state_elements(state, model_.plan.mesh.position(rank_));
         return view;
     }
-    const auto of = [&](std::size_t bucket) {
-        return role == VESCOMM_FSDP_MASTER ? shards_.master(bucket) : shards_.gradient(bucket);
+    const auto begin = [&](std::size_t bucket) {
+        return role == VESCOMM_FSDP_MASTER
+                   ? shards_.master(bucket).data
+                   : std::as_writable_bytes(shards_.gradient(bucket)).data();
     };
-    view.data = of(buckets.front()).data();
-    const std::span<float> last = of(buckets.back());
-    view.elements = last.data() + last.size() - of(buckets.front()).data();
+    view.data = begin(buckets.front());
+    view.elements = (begin(buckets.back()) - begin(buckets.front())) /
+                        static_cast<std::ptrdiff_t>(vescomm_type_get_bytes(view.type)) +
+                    model_.plan.buckets[buckets.back()].shard(model_.plan.mesh.position(rank_));
     return view;
 }
 
@@ -365,7 +344,9 @@ std::vector<vescomm_optimizer_piece_t> Engine::pieces(std::uint64_t unit) const 
     std::vector<std::size_t> buckets = model_.plan.of_unit[unit];
     std::erase_if(buckets, [&](std::size_t b) { return model_.plan.buckets[b].replicated; });
     for (const std::size_t bucket : buckets) {
-        const auto offset = shards_.master(bucket).data() - shards_.master(buckets.front()).data();
+        const Masters masters = shards_.master(bucket);
+        const auto offset = (masters.data - shards_.master(buckets.front()).data) /
+                            static_cast<std::ptrdiff_t>(vescomm_type_get_bytes(masters.type));
         for (auto piece : model_.plan.buckets[bucket].pieces(model_.plan.mesh.position(rank_))) {
             piece.offset += offset;
             all.push_back(piece);

@@ -14,6 +14,7 @@
 #include "fsdp/checkpoint/comm_agreement.h"
 #include "fsdp/checkpoint/load.h"
 #include "fsdp/checkpoint/report.h"
+#include "fsdp/engine/converted_pieces.h"
 #include "fsdp/engine/engine.h"
 #include "fsdp/engine/event_body.h"
 #include "fsdp/engine/load_selection.h"
@@ -128,8 +129,8 @@ std::vector<ShardPiece> make_pieces(const Model &model, const Shards &shards, in
                 all.push_back(
                     {std::move(tensor), first, count, static_cast<std::byte *>(array) + bytes});
             };
-            add({name, master_role, parameter.whole_shape(), VESCOMM_F32}, piece.first,
-                piece.elements, shards.master(index).data(), piece.offset);
+            add({name, master_role, parameter.whole_shape(), bucket.master_type}, piece.first,
+                piece.elements, shards.master(index).data, piece.offset);
             if (!bucket.trainable || !parameter.group) continue;
             const Group &group = model.spec.groups()[*parameter.group];
             const std::int64_t block = group.block_elements;
@@ -166,8 +167,8 @@ std::vector<checkpoint::Tensor> empty_tensors(const Model &model) {
     for (std::size_t id = 0; id < model.spec.parameters().size(); ++id) {
         const Parameter &parameter = model.spec.parameters()[id];
         if (parameter.stored() && parameter.elements == 0)
-            tensors.push_back(
-                {model.spec.full_name(id), master_role, parameter.whole_shape(), VESCOMM_F32});
+            tensors.push_back({model.spec.full_name(id), master_role, parameter.whole_shape(),
+                               model.spec.options().master_type});
     }
     return tensors;
 }
@@ -235,13 +236,18 @@ LoadSelection Engine::load_selected(const Load &load) {
     LoadSelection selection;
     std::optional<checkpoint::Checkpoint> opened;
     std::vector<checkpoint::WantedPiece> wanted;
+    std::vector<ConvertedPiece> converted;  // masters of another type
     std::int64_t steps = optimizer_.steps();
     std::vector<std::string> extras;
     const auto want = [&](checkpoint::Tensor tensor, std::int64_t first, std::int64_t count,
                           void *data) {
         if (!selection.loaded.contains({tensor.role, tensor.name})) return;
+        const vescomm_type_t type = tensor.type;
+        tensor.type = stored_type(opened->catalogue(), tensor);
         opened->catalogue().find(tensor, load.what + save);
-        wanted.push_back({std::move(tensor), first, count, data});
+        if (tensor.type != type)
+            converted.push_back({{std::move(tensor), first, count, data}, type});
+        else wanted.push_back({std::move(tensor), first, count, data});
     };
     // Nothing changes if this fails.
     const auto open = [&] {
@@ -257,6 +263,7 @@ LoadSelection Engine::load_selected(const Load &load) {
     const auto read = [&] {
         // Files are verified before anything of a size that they claim is kept in memory.
         opened->read(wanted);
+        read_converted(*opened, converted);
         extras = read_extras(*opened);
         return std::string();
     };

@@ -33,7 +33,7 @@ vescomm_fsdp_counters_t Engine::counters() const {
     counters.optimizer_seconds =
         measures_.times.seconds().measure + measures_.times.seconds().update;
     counters.exposed_seconds -= counters.optimizer_seconds;
-    counters.allocated_bytes = shards_.bytes() + (copy_ ? copy_->bytes() : 0);
+    counters.allocated_bytes = shards_.bytes() + optimizer_.bytes() + (copy_ ? copy_->bytes() : 0);
     if (wiring_)
         counters.allocated_bytes += wiring_->parameters.bytes() + wiring_->gradients->bytes() +
                                     wiring_->gradients->scratch_bytes();

@@ -18,8 +18,9 @@ std::span<std::byte> values_of(const ModelPlan &plan, const Shards &shards, int 
     const ParameterPlace &at = *plan.parameter_places[segment.parameter];
     const Bucket &bucket = plan.buckets[at.bucket];
     const Place &place = bucket.places[at.place];
-    const std::size_t size = role == 0 ? sizeof(float) : bucket.states[role - 1].bytes();
-    void *data = role == 0 ? shards.master(at.bucket).data() : shards.state(at.bucket, role - 1);
+    const std::size_t size =
+        role == 0 ? vescomm_type_get_bytes(bucket.master_type) : bucket.states[role - 1].bytes();
+    void *data = role == 0 ? shards.master(at.bucket).data : shards.state(at.bucket, role - 1);
     const auto span = [&](std::int64_t first, std::int64_t count) -> std::span<std::byte> {
         return {static_cast<std::byte *>(data) + static_cast<std::size_t>(first) * size,
                 static_cast<std::size_t>(count) * size};

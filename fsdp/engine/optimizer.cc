@@ -3,8 +3,8 @@
 #include "fsdp/engine/optimizer.h"
 
 #include <algorithm>
-#include <iterator>
 
+#include "execute/kernels.h"
 #include "fsdp/engine/device/adamw.h"
 #include "fsdp/error.h"
 #include "fsdp/spec/group.h"
@@ -16,114 +16,16 @@ namespace {
 // The work of one thread at a time: about 0.1 ms of AdamW, far above the time of waking a thread.
 constexpr std::int64_t divided_elements = std::int64_t{1} << 15;
 
-// The number of elements from the beginning of a piece to the end of the block that has the element
-// number `wanted`, counted from 1. Blocks are counted within their matrix.
-std::int64_t whole_blocks(const vescomm_optimizer_piece_t &piece, std::int64_t wanted,
-                          std::int64_t block) {
-    const std::int64_t matrix = piece.rows * piece.columns;
-    const std::int64_t length =
-        block < 0 ? matrix : std::min(std::max<std::int64_t>(block, 1), matrix);
-    const std::int64_t last = piece.first + wanted - 1;  // in the parameter
-    const std::int64_t begin = last / matrix * matrix;  // of its matrix
-    const std::int64_t end = (last - begin) / length * length + length;
-    return begin + std::min(end, matrix) - piece.first;
-}
-
-// Begins a part of a run with the rest of one of its pieces.
-OptimizerRun part_from(const OptimizerRun &run, const vescomm_optimizer_piece_t &piece) {
-    OptimizerRun part;
-    part.group = run.group;
-    part.bucket = run.bucket;
-    part.offset = run.offset + piece.offset;
-    part.block = run.block + piece.block;
-    return part;
-}
-
-// Moves the first elements of a piece of a run to a part of the run.
-void move_elements(const OptimizerRun &run, vescomm_optimizer_piece_t &piece, OptimizerRun &part,
-                   std::int64_t elements, std::int64_t block) {
-    vescomm_optimizer_piece_t own = piece;
-    own.offset = run.offset + piece.offset - part.offset;
-    own.elements = elements;
-    own.block = run.block + piece.block - part.block;
-    part.pieces.push_back(own);
-    part.elements = own.offset + own.elements;
-    piece.block += blocks_of(own, block);
-    piece.first += elements;
-    piece.offset += elements;
-    piece.elements -= elements;
-}
-
-// `threads`: several threads update the runs of concurrent kinds.
-std::vector<OptimizerRun> divide_runs(std::vector<OptimizerRun> &&runs,
-                                      const std::vector<Group> &groups, bool threads) {
-    std::vector<OptimizerRun> divided;
-    for (OptimizerRun &run : runs) {
-        const Group &group = groups[run.group];
-        std::vector<OptimizerRun> parts;
-        if (group.kind.matrix != nullptr) parts = divide_matrices(run, group.block_elements);
-        else parts.push_back(std::move(run));
-        for (OptimizerRun &part : parts) {
-            if (!threads || part.matrix || group.kind.concurrent == 0) {
-                divided.push_back(std::move(part));
-            } else {
-                std::ranges::move(divide_run(part, divided_elements, group.block_elements),
-                                  std::back_inserter(divided));
-            }
-        }
-    }
-    return divided;
+// `threads`: that update shards; 0: a device does.
+std::vector<OptimizerRun> runs_for(const Spec &spec, const ModelPlan &plan, int rank, int threads) {
+    std::vector<OptimizerRun> runs = make_runs(spec, plan, plan.mesh.position(rank));
+    if (threads == 0) return runs;
+    std::int64_t elements = threads > 1 ? divided_elements : 0;
+    if (spec.options().master_type != VESCOMM_F32) elements = divided_near_elements;
+    return divide_runs(std::move(runs), spec, elements);
 }
 
 }  // namespace
-
-std::vector<OptimizerRun> make_runs(const Spec &spec, const ModelPlan &plan, int position) {
-    std::vector<OptimizerRun> runs;
-    for (std::size_t bucket = 0; bucket < plan.buckets.size(); ++bucket) {
-        if (!plan.buckets[bucket].trainable) continue;
-        for (vescomm_optimizer_piece_t piece : plan.buckets[bucket].pieces(position)) {
-            const std::size_t group = *spec.parameters()[piece.parameter].group;
-            if (runs.empty() || runs.back().bucket != bucket || runs.back().group != group)
-                runs.push_back({group, bucket, piece.offset, 0, {}, {}, piece.block});
-            OptimizerRun &run = runs.back();
-            piece.offset -= run.offset;
-            piece.block -= run.block;
-            run.elements = piece.offset + piece.elements;
-            run.pieces.push_back(piece);
-        }
-    }
-    return runs;
-}
-
-std::vector<OptimizerRun> divide_run(const OptimizerRun &run, std::int64_t elements,
-                                     std::int64_t block) {
-    std::vector<OptimizerRun> parts;
-    for (vescomm_optimizer_piece_t piece : run.pieces)
-        while (piece.elements > 0) {
-            if (parts.empty() || parts.back().elements >= elements)
-                parts.push_back(part_from(run, piece));
-            OptimizerRun &part = parts.back();
-            const std::int64_t more = whole_blocks(piece, elements - part.elements, block);
-            move_elements(run, piece, part, std::min(piece.elements, more), block);
-        }
-    return parts;
-}
-
-std::vector<OptimizerRun> divide_matrices(const OptimizerRun &run, std::int64_t block) {
-    std::vector<OptimizerRun> parts;
-    for (vescomm_optimizer_piece_t piece : run.pieces) {
-        const bool matrix = (piece.flags & VESCOMM_FSDP_MATRIX) != 0;
-        while (piece.elements > 0) {
-            if (parts.empty() || matrix || parts.back().matrix) {
-                parts.push_back(part_from(run, piece));
-                parts.back().matrix = matrix;
-            }
-            move_elements(run, piece, parts.back(),
-                          matrix ? piece.rows * piece.columns : piece.elements, block);
-        }
-    }
-    return parts;
-}
 
 Optimizer::Optimizer(const Spec &spec, const ModelPlan &plan, const Shards &shards, int rank,
                      std::shared_ptr<UpdateThreads> threads, device::Streams *streams)
@@ -132,10 +34,9 @@ Optimizer::Optimizer(const Spec &spec, const ModelPlan &plan, const Shards &shar
       threads_(std::move(threads)),
       streams_(streams),
       groups_(spec.groups()),
-      runs_(make_runs(spec, plan, plan.mesh.position(rank))),
-      runs_of_(plan.buckets.size()) {
-    if (streams_ == nullptr)
-        runs_ = divide_runs(std::move(runs_), groups_, threads_->threads() > 1);
+      runs_(runs_for(spec, plan, rank, streams_ == nullptr ? threads_->threads() : 0)),
+      runs_of_(plan.buckets.size()),
+      narrow_(spec, runs_) {
     for (const Group &group : groups_) agreed_.push_back(group.settings);
     for (OptimizerRun &run : runs_) {
         const std::vector<StateType> &types = plan.buckets[run.bucket].states;
@@ -197,14 +98,12 @@ void Optimizer::step(float gradient_scale, double learning_rate_scale, std::span
 
 void Optimizer::update(std::size_t bucket, float gradient_scale, double learning_rate_scale) {
     const std::span<const OptimizerRun> runs = runs_of_[bucket];
-    const auto concurrent = [&](const OptimizerRun &run) {
-        return streams_ == nullptr && groups_[run.group].kind.concurrent != 0;
-    };
     const auto job = [&](std::size_t index) {
         if (concurrent(runs[index]))
             results_[index] = update(runs[index], gradient_scale, learning_rate_scale);
     };
-    if (std::ranges::any_of(runs, concurrent)) threads_->run(runs.size(), job);
+    if (std::ranges::any_of(runs, [&](const OptimizerRun &run) { return concurrent(run); }))
+        threads_->run(runs.size(), job);
     for (std::size_t index = 0; index < runs.size(); ++index) {
         const OptimizerRun &run = runs[index];
         if (!concurrent(run)) results_[index] = update(run, gradient_scale, learning_rate_scale);
@@ -214,15 +113,35 @@ void Optimizer::update(std::size_t bucket, float gradient_scale, double learning
     }
 }
 
-int Optimizer::update(const OptimizerRun &part, float gradient_scale,
+bool Optimizer::concurrent(const OptimizerRun &run) const {
+    // There is memory for the copy of one large run.
+    const bool alone = narrow_.narrow() && run.elements > near_elements;
+    return streams_ == nullptr && groups_[run.group].kind.concurrent != 0 && !alone;
+}
+
+int Optimizer::update(const OptimizerRun &run, float gradient_scale,
                       double learning_rate_scale) const {
+    std::byte *masters = shards_.master(run.bucket).at(run.offset);
+    if (!narrow_.narrow())
+        return update(run, gradient_scale, learning_rate_scale, reinterpret_cast<float *>(masters));
+    alignas(64) float near[near_elements];
+    float *copy = run.elements > near_elements ? narrow_.far() : near;
+    internal::kernels().convert(copy, VESCOMM_F32, masters, VESCOMM_BF16,
+                                static_cast<std::size_t>(run.elements));
+    const int result = update(run, gradient_scale, learning_rate_scale, copy);
+    if (result == 0) narrow_.round(run, copy, masters, steps_);
+    return result;
+}
+
+int Optimizer::update(const OptimizerRun &part, float gradient_scale, double learning_rate_scale,
+                      float *masters) const {
     const Group &group = groups_[part.group];
     vescomm_optimizer_run_t run = vescomm_optimizer_run_init();
     run.states = static_cast<std::uint32_t>(part.states.size());
     run.elements = part.elements;
     run.pieces = part.pieces.data();
     run.piece_count = part.pieces.size();
-    run.master = shards_.master(part.bucket).data() + part.offset;
+    run.master = masters;
     run.gradient = shards_.gradient(part.bucket).data() + part.offset;
     run.state = part.states.data();
     run.step = steps_;

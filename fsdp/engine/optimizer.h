@@ -13,34 +13,14 @@
 #include <vector>
 
 #include "fsdp/engine/device/streams.h"
+#include "fsdp/engine/narrow_masters.h"
+#include "fsdp/engine/optimizer_runs.h"
 #include "fsdp/engine/shards.h"
 #include "fsdp/engine/update_threads.h"
 #include "fsdp/spec/model_plan.h"
 #include "fsdp/spec/spec.h"
 
 namespace vescomm::fsdp {
-
-// Consecutive elements of a bucket whose parameters are in one group.
-struct OptimizerRun {
-    std::size_t group = 0;
-    std::size_t bucket = 0;
-    std::int64_t offset = 0;  // in the shard of the bucket
-    std::int64_t elements = 0;
-    std::vector<vescomm_optimizer_piece_t> pieces;  // offsets and blocks within the run
-    std::vector<void *> states;  // of the optimizer, from the first element of the run on
-    std::int64_t block = 0;  // first one of the run among the blocks of the shard
-    bool matrix = false;  // one matrix, for vescomm_optimizer_kind_t.matrix
-};
-
-// Divides the shard of a rank into runs.
-std::vector<OptimizerRun> make_runs(const Spec &spec, const ModelPlan &plan, int position);
-// Divides a run into parts of about `elements` elements, between blocks of `block` elements; -1:
-// between matrices.
-std::vector<OptimizerRun> divide_run(const OptimizerRun &run, std::int64_t elements,
-                                     std::int64_t block);
-
-// Divides a run into its matrices, and the parts between them.
-std::vector<OptimizerRun> divide_matrices(const OptimizerRun &run, std::int64_t block);
 
 class Optimizer {
 public:
@@ -70,11 +50,16 @@ public:
     void set_steps(std::int64_t steps) { steps_ = steps; }
     const std::vector<Group> &groups() const { return groups_; }
     const std::shared_ptr<UpdateThreads> &threads() const { return threads_; }
+    std::uint64_t bytes() const { return narrow_.bytes(); }
 
 private:
     void update(std::size_t bucket, float gradient_scale, double learning_rate_scale);
     // Returns the result of the kind.
     int update(const OptimizerRun &run, float gradient_scale, double learning_rate_scale) const;
+    int update(const OptimizerRun &run, float gradient_scale, double learning_rate_scale,
+               float *masters) const;
+    // True if several threads may update runs of this kind at the same time.
+    bool concurrent(const OptimizerRun &run) const;
 
     const ModelPlan &plan_;
     const Shards &shards_;
@@ -84,6 +69,7 @@ private:
     std::vector<std::vector<std::byte>> agreed_;  // by group: settings that all ranks had last
     std::vector<OptimizerRun> runs_;  // those of a bucket are consecutive
     std::vector<std::span<const OptimizerRun>> runs_of_;  // by bucket
+    NarrowMasters narrow_;
     std::vector<int> results_;  // of the runs of one bucket
     std::int64_t steps_ = 0;
 };

@@ -78,8 +78,8 @@ ParameterSlots::Channel &ParameterSlots::channel(int slot, std::size_t bucket) {
     Channel made;
     made.buffer = Buffer(comm, Layout::from_counts(part_elements(plan_.mesh, planned)), options);
     vescomm_request_options_t request = vescomm_request_options_init();
-    request.source = shards_.master(bucket).data();
-    request.type = VESCOMM_F32;
+    request.source = shards_.master(bucket).data;
+    request.type = planned.master_type;
     if (copies_.exist()) {
         request.source = copies_.part(bucket);
         request.type = planned.type;

@@ -49,7 +49,7 @@ void PartnerCopy::refresh(Comms &comms, const Shards &from) {
     const auto swap = [&](std::span<const std::byte> sent, std::span<std::byte> copy) {
         exchange(comms, sent.data(), sent.size(), copy.data(), copy.size());
     };
-    swap(std::as_bytes(from.masters()), std::as_writable_bytes(shards_.masters()));
+    swap(from.masters(), shards_.masters());
     for (std::size_t bucket = 0; bucket < plan_.buckets.size(); ++bucket) {
         if (!plan_.buckets[bucket].trainable) continue;
         for (std::size_t state = 0; state < plan_.buckets[bucket].states.size(); ++state)

@@ -39,7 +39,7 @@ public:
     int copied_rank() const { return copied_; }
     const Shards &shards() const { return shards_; }
     Optimizer &optimizer() { return optimizer_; }
-    std::uint64_t bytes() const { return shards_.bytes() + staged_.size(); }
+    std::uint64_t bytes() const { return shards_.bytes() + staged_.size() + optimizer_.bytes(); }
 
 private:
     void exchange(Comms &comms, const void *mine, std::size_t my_bytes, void *copy,

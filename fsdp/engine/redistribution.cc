@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "fsdp/error.h"
+#include "planner/formats/element_types.h"
 
 namespace vescomm::fsdp {
 
@@ -112,6 +113,11 @@ void require_same_values(const Spec &before, const Spec &after) {
         refuse("the units of the specification are not those of the engine; pass the same model");
     if (before.options().memory != after.options().memory)
         refuse("the memory of the specification is not that of the engine; pass the same");
+    if (before.options().master_type != after.options().master_type)
+        refuse(
+            "masters are {} in the specification and {} in the engine; pass the same master_type",
+            formats::name_of(after.options().master_type),
+            formats::name_of(before.options().master_type));
     if (before.parameters().size() != after.parameters().size())
         refuse(
             "the specification has {} parameters, and that of the engine {}; pass the same model",

@@ -21,16 +21,16 @@ void ReplicatedParameters::convert(int unit) {
     for (const std::size_t index : plan_.of_unit[unit]) {
         const Bucket &bucket = plan_.buckets[index];
         if (bucket.converted_bytes() == 0) continue;
-        const std::span<const float> masters = shards_.master(index);
-        internal::kernels().convert(data(index), bucket.type, masters.data(), VESCOMM_F32,
-                                    masters.size());
+        const Masters masters = shards_.master(index);
+        internal::kernels().convert(data(index), bucket.type, masters.data, masters.type,
+                                    masters.size);
     }
     converted_[unit] = true;
 }
 
 void *ReplicatedParameters::data(std::size_t bucket) const {
     if (plan_.buckets[bucket].converted_bytes() > 0) return copies_.data() + offsets_[bucket];
-    return shards_.master(bucket).data();
+    return shards_.master(bucket).data;
 }
 
 }  // namespace vescomm::fsdp

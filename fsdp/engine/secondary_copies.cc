@@ -52,15 +52,14 @@ bool SecondaryCopies::creates(int unit, int slot) const {
 
 void SecondaryCopies::convert(std::size_t bucket, std::byte *to) const {
     const Bucket &planned = plan_.buckets[bucket];
-    const std::span<float> masters = shards_.master(bucket);
-    if (planned.quantised()) return quantise_shard(planned, position_, masters.data(), to);
-    if (masters.empty()) return;
-    internal::kernels().convert(to, planned.type, masters.data(), VESCOMM_F32, masters.size());
+    const Masters masters = shards_.master(bucket);
+    if (planned.quantised()) return quantise_shard(planned, position_, masters.data, to);
+    internal::kernels().convert(to, planned.type, masters.data, masters.type, masters.size);
 }
 
 void SecondaryCopies::start(std::size_t index, int slot) {
     const Bucket &bucket = plan_.buckets[index];
-    const void *source = shards_.master(index).data();
+    const void *source = shards_.master(index).data;
     if (is_converted(bucket)) {
         std::byte *converted = converted_[slot].data() + converted_offsets_[index];
         convert(index, converted);

@@ -64,8 +64,12 @@ void Shards::measure() {
         }
         if (!replicated) sharded_gradients_ = static_cast<std::size_t>(gradient);
     }
-    master_.size = static_cast<std::size_t>(master) * sizeof(float);
+    master_.size = static_cast<std::size_t>(master) * vescomm_type_get_bytes(master_type());
     gradient_.size = static_cast<std::size_t>(gradient) * sizeof(float);
+}
+
+vescomm_type_t Shards::master_type() const {
+    return plan_.buckets.empty() ? VESCOMM_F32 : plan_.buckets.front().master_type;
 }
 
 std::vector<Shards::Array *> Shards::masters_and_states() {
@@ -99,11 +103,10 @@ void Shards::place(const std::string &folder) {
 // The pages that only have masters of the bucket.
 std::span<std::byte> Shards::master_pages(std::size_t bucket) const noexcept {
     const std::size_t page = offload_alignment();
-    const std::span<float> values = master(bucket);
-    const auto *data = reinterpret_cast<std::byte *>(values.data());
-    const auto begin = static_cast<std::size_t>(data - master_.data);
+    const std::span<std::byte> values = master(bucket).bytes();
+    const auto begin = static_cast<std::size_t>(values.data() - master_.data);
     const std::size_t first = (begin + page - 1) / page * page;
-    const std::size_t last = (begin + values.size_bytes()) / page * page;
+    const std::size_t last = (begin + values.size()) / page * page;
     return {master_.data + first, last > first ? last - first : 0};
 }
 
@@ -131,9 +134,11 @@ void Shards::rest(std::size_t bucket) const noexcept {
     for (const Array &state : states_[bucket]) file_.rest(state.data, state.size);
 }
 
-std::span<float> Shards::master(std::size_t bucket) const {
-    return {reinterpret_cast<float *>(master_.data) + master_begin_[bucket],
-            static_cast<std::size_t>(plan_.buckets[bucket].shard(position_))};
+Masters Shards::master(std::size_t bucket) const {
+    const vescomm_type_t type = master_type();
+    const Masters all{master_.data, 0, type};
+    return {all.at(master_begin_[bucket]),
+            static_cast<std::size_t>(plan_.buckets[bucket].shard(position_)), type};
 }
 
 std::span<float> Shards::gradient(std::size_t bucket) const {
@@ -156,8 +161,8 @@ std::span<std::byte> Shards::state_bytes(std::size_t bucket, std::size_t state) 
     return {array.data, array.size};
 }
 
-std::span<float> Shards::masters() const {
-    return {reinterpret_cast<float *>(master_.data), master_.size / sizeof(float)};
+std::span<std::byte> Shards::masters() const {
+    return {master_.data, master_.size};
 }
 
 std::span<float> Shards::gradients() const {

@@ -38,6 +38,18 @@ private:
     std::size_t size_ = 0;
 };
 
+// Masters of one bucket: `size` elements of `type`.
+struct Masters {
+    std::byte *data = nullptr;
+    std::size_t size = 0;
+    vescomm_type_t type = VESCOMM_F32;
+
+    std::byte *at(std::int64_t element) const {
+        return data + static_cast<std::size_t>(element) * vescomm_type_get_bytes(type);
+    }
+    std::span<std::byte> bytes() const { return {data, size * vescomm_type_get_bytes(type)}; }
+};
+
 class Shards {
 public:
     // `folder`: for masters and states in a file; empty: all in memory.
@@ -50,7 +62,7 @@ public:
     // True if the spans below have addresses that the host cannot access.
     bool on_device() const { return on_device_; }
 
-    std::span<float> master(std::size_t bucket) const;
+    Masters master(std::size_t bucket) const;
     // The bucket must be trainable.
     std::span<float> gradient(std::size_t bucket) const;
     void *state(std::size_t bucket, std::size_t state) const;
@@ -61,7 +73,7 @@ public:
 
     // All masters, and all gradient shards, with zeros between them. Those of replicated buckets
     // come last.
-    std::span<float> masters() const;
+    std::span<std::byte> masters() const;
     std::span<float> gradients() const;
     // The part of gradients() of sharded buckets, and that of replicated ones.
     std::span<float> sharded_gradients() const;
@@ -86,6 +98,7 @@ private:
 
     // Decides where the shards of buckets lie.
     void measure();
+    vescomm_type_t master_type() const;
     void place(const std::string &folder);
     std::vector<Array *> masters_and_states();
     std::span<std::byte> master_pages(std::size_t bucket) const noexcept;
@@ -93,7 +106,7 @@ private:
     const ModelPlan &plan_;
     int position_;
     bool on_device_ = false;
-    std::vector<std::int64_t> master_begin_, gradient_begin_;  // by bucket
+    std::vector<std::int64_t> master_begin_, gradient_begin_;  // by bucket, in elements
     std::size_t sharded_gradients_ = 0;  // elements, with zeros between them
     Array master_;
     Array gradient_;

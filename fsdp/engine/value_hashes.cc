@@ -71,8 +71,8 @@ std::vector<std::uint64_t> hash_values(const ModelPlan &plan, const Shards &shar
     for (const Part &part : parts_of(plan)) {
         const Bucket &bucket = plan.buckets[part.bucket];
         if (!part.state) {
-            const auto masters = shards.master(part.bucket);
-            hashes.push_back(hash_of(masters.data(), masters.size_bytes()));
+            const auto masters = shards.master(part.bucket).bytes();
+            hashes.push_back(hash_of(masters.data(), masters.size()));
             continue;
         }
         const auto elements =

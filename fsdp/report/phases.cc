@@ -55,7 +55,8 @@ void set_phases(vescomm_fsdp_report_t &report, const Spec &spec, const ModelPlan
                             report.scratch_bytes + report.partial_sum_bytes + report.code_bytes -
                             parameter_codes;
     const EarlyGathers early = early_gathers(spec, plan);
-    report.step_bytes = kept + report.gradient_bytes + copied_gradient_bytes + early.slot_bytes +
+    report.step_bytes = kept + report.gradient_bytes + copied_gradient_bytes +
+                        report.widened_bytes + early.slot_bytes +
                         (early.any ? report.secondary_bytes : 0) +
                         (early.quantised ? parameter_codes : 0);
 }

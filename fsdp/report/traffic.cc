@@ -7,6 +7,7 @@
 #include <numeric>
 #include <utility>
 
+#include "fsdp/engine/narrow_masters.h"
 #include "fsdp/engine/prefetch.h"
 #include "fsdp/error.h"
 #include "fsdp/report/partial_sums.h"
@@ -32,7 +33,7 @@ Persistent persistent_of(const ModelPlan &plan, int position) {
         const std::int64_t elements = bucket.shard(position);
         const auto aligned = static_cast<std::uint64_t>(align_shard(elements));
         sum.elements += elements;
-        sum.master += aligned * sizeof(float);
+        sum.master += aligned * vescomm_type_get_bytes(bucket.master_type);
         if (!bucket.trainable) continue;
         sum.gradient += aligned * sizeof(float);
         for (std::size_t state = 0; state < bucket.states.size(); ++state)
@@ -69,8 +70,8 @@ std::uint64_t sum_code_bytes(const ModelPlan &plan, int position) {
 std::uint64_t replicated_bytes(const ModelPlan &plan) {
     std::uint64_t bytes = 0;
     for (const Bucket &bucket : plan.buckets) {
-        std::uint64_t per_element = sizeof(float);
-        if (bucket.type != VESCOMM_F32) per_element += vescomm_type_get_bytes(bucket.type);
+        std::uint64_t per_element = vescomm_type_get_bytes(bucket.master_type);
+        if (bucket.type != bucket.master_type) per_element += vescomm_type_get_bytes(bucket.type);
         if (bucket.trainable) per_element += sizeof(float);
         std::uint64_t per_block = 0;
         for (const StateType &state : bucket.states)
@@ -234,11 +235,19 @@ struct Facts {
     PredictedPartialSums *partial_sums = nullptr;  // nullptr: none
 };
 
+// The rank of which another one has a copy.
+int copied_rank(const ModelPlan &plan, const Facts &facts, int rank) {
+    return (rank + plan.mesh.ranks - facts.copy_distance) % plan.mesh.ranks;
+}
+
 // The copy of another rank's masters and states; empty without partner copies.
 Persistent partner_copy(const ModelPlan &plan, const Facts &facts, int rank) {
     if (facts.copy_distance == 0) return {};
-    const int copied = (rank + plan.mesh.ranks - facts.copy_distance) % plan.mesh.ranks;
-    return persistent_of(plan, plan.mesh.position(copied));
+    return persistent_of(plan, plan.mesh.position(copied_rank(plan, facts, rank)));
+}
+
+std::uint64_t widened_bytes(const Spec &spec, const ModelPlan &plan, int position) {
+    return static_cast<std::uint64_t>(far_elements(spec, plan, position)) * sizeof(float);
 }
 
 // The members that count memory of report.rank, but for the phases.
@@ -267,13 +276,17 @@ void set_memory(vescomm_fsdp_report_t &report, const Spec &spec, const ModelPlan
         report.partial_sum_bytes = facts.partial_sums->bytes(report.rank);
     const Persistent copy = partner_copy(plan, facts, report.rank);
     report.partner_bytes = copy.total();
+    report.widened_bytes = widened_bytes(spec, plan, position);
+    if (facts.copy_distance > 0)
+        report.widened_bytes +=
+            widened_bytes(spec, plan, mesh.position(copied_rank(plan, facts, report.rank)));
     if (facts.copy_distance > 0) report.partner_bytes_per_step = persistent.gradient;
     if (!spec.offload_folder().empty())
         report.file_bytes = persistent.master + persistent.optimizer + copy.master + copy.optimizer;
     report.peak_bytes = report.persistent_bytes + report.slot_bytes + report.code_bytes +
                         report.secondary_bytes + report.gradient_slot_bytes + report.scratch_bytes +
-                        report.partner_bytes + report.converted_bytes + report.partial_sum_bytes -
-                        report.file_bytes;
+                        report.partner_bytes + report.converted_bytes + report.partial_sum_bytes +
+                        report.widened_bytes - report.file_bytes;
 }
 
 }  // namespace

@@ -12,7 +12,7 @@
 
 namespace vescomm::fsdp {
 
-// Shards begin at multiples of this many floats: 64 bytes, a cache line.
+// Shards begin at multiples of this many elements: 64 bytes of f32, a cache line.
 constexpr std::int64_t shard_alignment = 16;
 
 constexpr std::int64_t align_shard(std::int64_t elements) {

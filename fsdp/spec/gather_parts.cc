@@ -43,7 +43,7 @@ std::uint64_t part_bytes(const Mesh &mesh, const Bucket &bucket, int position) {
 }
 
 bool is_converted(const Bucket &bucket) {
-    return bucket.quantised() || bucket.type != VESCOMM_F32;
+    return bucket.quantised() || bucket.type != bucket.master_type;
 }
 
 std::uint64_t converted_bytes(const ModelPlan &plan, std::size_t slot, int position) {

@@ -40,6 +40,7 @@ std::size_t bucket_for(ModelPlan &plan, const Spec &spec, std::size_t unit,
     wanted.gradient_type = spec.gradient_type(parameter);
     wanted.gather_type = parameter.gather_type;
     wanted.reduce_type = spec.reduce_type(parameter);
+    wanted.master_type = spec.options().master_type;
     wanted.trainable = !parameter.frozen();
     wanted.replicated = parameter.replicated() && plan.mesh.shard_ranks > 1;
     wanted.states = states_of(spec, parameter);
@@ -162,7 +163,7 @@ void lay_out(ModelPlan &plan, const Spec &spec, UnitKind kind) {
         if (planned[i].tensors.empty()) continue;
         vescomm_planner_unit_t unit = vescomm_planner_unit_init();
         unit.name = spec.units()[bucket.unit].name.c_str();
-        unit.type = VESCOMM_F32;  // masters
+        unit.type = bucket.master_type;
         unit.tensors = planned[i].tensors.data();
         unit.count = planned[i].tensors.size();
         units.push_back(unit);

@@ -60,6 +60,7 @@ struct Bucket {
     vescomm_type_t gradient_type = VESCOMM_F32;
     vescomm_type_t gather_type = 0;  // of codes in transfer; 0: gathered in `type`
     vescomm_type_t reduce_type = 0;  // of codes of gradients; 0: summed in gradient_type
+    vescomm_type_t master_type = VESCOMM_F32;  // the same for all buckets
     bool trainable = true;
     // Every rank has all elements, and they are not gathered. False if a unit has one shard only.
     bool replicated = false;
@@ -98,9 +99,9 @@ struct Bucket {
     }
     // The pieces of the shard of a position. Elements count within the whole parameter.
     std::vector<vescomm_optimizer_piece_t> pieces(int position) const;
-    // Bytes of a copy of replicated parameters in their type, which masters in f32 need not have.
+    // Bytes of a copy of replicated parameters in their type, if masters have another one.
     std::uint64_t converted_bytes() const {
-        return replicated && type != VESCOMM_F32 ? parameter_bytes() : 0;
+        return replicated && type != master_type ? parameter_bytes() : 0;
     }
     // The number of blocks of optimizers in the shard of a position.
     std::int64_t blocks(int position) const;

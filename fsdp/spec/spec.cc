@@ -9,8 +9,10 @@
 
 #include "fsdp/checkpoint/tensor.h"
 #include "fsdp/error.h"
+#include "fsdp/hash.h"
 #include "fsdp/spec/gather_codes.h"
 #include "fsdp/spec/group.h"
+#include "fsdp/spec/masters.h"
 #include "fsdp/spec/mesh.h"
 #include "planner/formats/quoted.h"
 
@@ -151,6 +153,8 @@ Spec::Spec(const vescomm_fsdp_spec_options_t &options) : options_(options) {
     if (options_.compute_type == 0) options_.compute_type = VESCOMM_F32;
     require_parameter_type("compute_type", options_.compute_type);
     if (options_.gradient_type != 0) require_gradient_type("gradient_type", options_.gradient_type);
+    if (options_.master_type == 0) options_.master_type = VESCOMM_F32;
+    require_masters(options_);
     if (options_.gather_type != 0 && !is_code_type(options_.gather_type))
         refuse(
             "gather_type is {}; it must be VESCOMM_I8, VESCOMM_F8E4M3, or 0 to gather in the type "
@@ -251,6 +255,8 @@ std::size_t Spec::add_parameter(std::size_t unit, const vescomm_fsdp_parameter_t
     parameter.strides = row_major(parameter.shape);
     parameter.type = theirs.type != 0 ? theirs.type : options_.compute_type;
     require_parameter_type(("type of parameter \"" + name + "\"").c_str(), parameter.type);
+    if (theirs.tied_to == -1 && (theirs.flags & VESCOMM_FSDP_IGNORED) == 0)
+        require_gatherable(name, parameter.type, options_);
     const vescomm_type_t gather_type =
         theirs.gather_type != 0 ? theirs.gather_type : options_.gather_type;
     if (gather_type != 0 && gather_type != parameter.type && !is_code_type(gather_type))
@@ -291,7 +297,7 @@ std::size_t Spec::add_parameter(std::size_t unit, const vescomm_fsdp_parameter_t
         parameter.gather_type = 0;
     if (theirs.tied_to != -1) tie(parameter, theirs, name);
     if (parameter.stored())
-        checkpoint::check_tensor({name, "master", parameter.whole_shape(), VESCOMM_F32},
+        checkpoint::check_tensor({name, master_role, parameter.whole_shape(), options_.master_type},
                                  "no checkpoint can hold the parameter");
     ids_.emplace(name, parameters_.size());
     parameters_.push_back(std::move(parameter));
@@ -366,6 +372,11 @@ vescomm_type_t Spec::reduce_type(const Parameter &parameter) const {
 
 std::string Spec::full_name(std::size_t id) const {
     return units_[parameters_[id].unit].name + "." + parameters_[id].name;
+}
+
+std::uint64_t Spec::random_key(std::size_t id) const {
+    const std::string name = full_name(id);
+    return hash_of(name.data(), name.size(), options_.seed);
 }
 
 }  // namespace vescomm::fsdp

@@ -117,6 +117,8 @@ public:
     vescomm_type_t reduce_type(const Parameter &parameter) const;
     // "unit.parameter"
     std::string full_name(std::size_t id) const;
+    // A hash of the seed and of the name, for the random numbers of a parameter.
+    std::uint64_t random_key(std::size_t id) const;
 
 private:
     // Reduces the shape of a parameter to the experts of one rank.

@@ -124,7 +124,10 @@ MEMBER(vescomm_fsdp_spec_options_t, expert_divisor, 100);
 MEMBER(vescomm_fsdp_spec_options_t, memory, 104);
 MEMBER(vescomm_fsdp_spec_options_t, offload_to_host, 108);
 MEMBER(vescomm_fsdp_spec_options_t, update_threads, 112);
-FREEZE(sizeof(vescomm_fsdp_spec_options_t) == 120);
+MEMBER(vescomm_fsdp_spec_options_t, master_type, 120);
+MEMBER(vescomm_fsdp_spec_options_t, master_rounding, 124);
+FREEZE(sizeof(vescomm_fsdp_spec_options_t) == 128);
+FREEZE(VESCOMM_FSDP_ROUND_STOCHASTIC == 0 && VESCOMM_FSDP_ROUND_NEAREST == 1);
 
 MEMBER(vescomm_fsdp_parameter_t, struct_size, 0);
 MEMBER(vescomm_fsdp_parameter_t, dimensions, 4);
@@ -175,7 +178,8 @@ MEMBER(vescomm_fsdp_report_t, node_ranks, 232);
 MEMBER(vescomm_fsdp_report_t, nodes, 240);
 MEMBER(vescomm_fsdp_report_t, comm, 248);
 MEMBER(vescomm_fsdp_report_t, partial_sum_bytes, 256);
-FREEZE(sizeof(vescomm_fsdp_report_t) == 264);
+MEMBER(vescomm_fsdp_report_t, widened_bytes, 264);
+FREEZE(sizeof(vescomm_fsdp_report_t) == 272);
 
 MEMBER(vescomm_fsdp_recommendation_t, struct_size, 0);
 MEMBER(vescomm_fsdp_recommendation_t, candidates, 4);

@@ -72,10 +72,10 @@ Codes::Codes(const ModelPlan &plan, const Shards &shards, int position,
 void Codes::quantise(int slot, std::size_t bucket, cuda::Stream stream) const {
     const Bucket &planned = plan_.buckets[bucket];
     std::byte *codes = buffers_.data(slot, bucket);
-    const float *masters = shards_.master(bucket).data();
+    const Masters masters = shards_.master(bucket);
     for (const GatherRun &run : own_[bucket])
         check(vescomm_gpu_quantise(codes + run.codes, scales_at(codes, run), planned.gather_type,
-                                   masters + (run.offset - planned.begin(position_)), VESCOMM_F32,
+                                   masters.at(run.offset - planned.begin(position_)), masters.type,
                                    run.elements, run.block, stream));
 }
 

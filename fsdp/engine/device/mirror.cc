@@ -11,7 +11,7 @@ namespace {
 // Calls body(array of the device, array of the host) for masters and states.
 template <typename Body>
 void for_each_array(const ModelPlan &plan, const Shards &device, const Shards &host, Body &&body) {
-    body(std::as_writable_bytes(device.masters()), std::as_writable_bytes(host.masters()));
+    body(device.masters(), host.masters());
     for (std::size_t bucket = 0; bucket < plan.buckets.size(); ++bucket)
         for (std::size_t state = 0; state < plan.buckets[bucket].states.size(); ++state)
             body(device.state_bytes(bucket, state), host.state_bytes(bucket, state));

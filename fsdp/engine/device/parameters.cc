@@ -75,12 +75,12 @@ void Parameters::put_masters(int unit, int slot) {
     const cuda::Stream stream = streams_.gather();
     streams_.gather_after_writes();
     for_travelling(unit, slot, [&](std::size_t bucket, const SlotBuffers &buffers, int of_buffers) {
-        const std::span<const float> master = shards_.master(bucket);
-        if (master.empty()) return;
+        const Masters master = shards_.master(bucket);
+        if (master.size == 0) return;
         if (&buffers != &buffers_) return codes_.quantise(of_buffers, bucket, stream);
-        const vescomm_gpu_piece_t all = {0, 0, static_cast<std::int64_t>(master.size())};
-        check(vescomm_gpu_copy(buffers.shard(of_buffers, bucket), buffers.type(bucket),
-                               master.data(), VESCOMM_F32, &all, 1, stream));
+        const vescomm_gpu_piece_t all = {0, 0, static_cast<std::int64_t>(master.size)};
+        check(vescomm_gpu_copy(buffers.shard(of_buffers, bucket), buffers.type(bucket), master.data,
+                               master.type, &all, 1, stream));
     });
 }
 

@@ -53,6 +53,12 @@ void require_at_least(const char *option, std::int64_t value, std::int64_t min) 
     require(value >= min, fmt::format("{} is {}; it must be at least {}", option, value, min));
 }
 
+void require_either(const char *option, const std::string &value, const char *one,
+                    const char *other) {
+    require(value == one || value == other,
+            fmt::format("{} {} is neither {} nor {}", option, value, one, other));
+}
+
 std::optional<int> parse_number(std::string_view text) {
     int number = 0;
     const char *end = text.data() + text.size();
@@ -137,12 +143,12 @@ void check(const Options &options) {
         fmt::format("--order {} is neither declared, recorded nor explicit", options.order));
     require_at_least("--slots", options.slots, 1);
     require_at_least("--large-unit-bytes", options.large_unit_bytes, 0);
-    require(
-        options.gather_type.empty() || options.gather_type == "f8" || options.gather_type == "int8",
-        fmt::format("--gather-dtype {} is neither f8 nor int8", options.gather_type));
-    require(
-        options.reduce_type.empty() || options.reduce_type == "f8" || options.reduce_type == "int8",
-        fmt::format("--reduce-dtype {} is neither f8 nor int8", options.reduce_type));
+    if (!options.gather_type.empty())
+        require_either("--gather-dtype", options.gather_type, "f8", "int8");
+    if (!options.reduce_type.empty())
+        require_either("--reduce-dtype", options.reduce_type, "f8", "int8");
+    require_either("--master-dtype", options.master_type, "f32", "bf16");
+    require_either("--rounding", options.rounding, "nearest", "stochastic");
     require_at_least("--gather-block", options.gather_block, 1);
     require_at_least("--save-every", options.save_every, 0);
     require(!options.save.empty() || options.save_every == 0,
@@ -173,12 +179,12 @@ std::string Options::of_all_ranks() const {
     return fmt::format(
         "{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} "
         "{} "
-        "{} {} {}",
+        "{} {} {} {} {}",
         shape.layers, shape.dim, shape.heads, shape.context, batch, steps, seed, name_of(precision),
         learning_rate, slots, gradient_slots, uniform, block_rows, held_out_every, sample,
         !trace.empty(), clip, accumulate, recompute, preset, order, reshard, reshard_ranks, save,
         save_every, load, loss_scale, loss_scale_interval, gather_type, gather_block, reduce_type,
-        elastic, partner_copy, large_unit_bytes);
+        elastic, partner_copy, large_unit_bytes, master_type, rounding);
 }
 
 std::optional<Options> parse_options(int argc, const char *const *argv) {
@@ -200,7 +206,14 @@ std::optional<Options> parse_options(int argc, const char *const *argv) {
     std::string dtype = name_of(options.precision);
     app.add_option("--dtype", dtype,
                    "type of gathered parameters, gradients and computation: f32, bf16 or f16; "
-                   "masters, sums and moments are f32")
+                   "sums and moments are f32")
+        ->group("Model");
+    app.add_option("--master-dtype", options.master_type,
+                   "type of masters, which the optimizer updates: f32, or bf16 in half the memory")
+        ->group("Model");
+    app.add_option("--rounding", options.rounding,
+                   "of masters in bf16: stochastic, so that small changes are not lost, or "
+                   "nearest, as PyTorch does")
         ->group("Model");
 
     const char *training = "Training";
@@ -371,8 +384,7 @@ std::optional<Options> parse_options(int argc, const char *const *argv) {
     options.precision = precision->second;
     options.reshard = reshard != "no";
     if (reshard != "yes" && reshard != "no") options.reshard_ranks = parse_ranks(reshard);
-    require(partner_copy == "yes" || partner_copy == "no",
-            fmt::format("--partner-copy {} is neither yes nor no", partner_copy));
+    require_either("--partner-copy", partner_copy, "yes", "no");
     options.partner_copy = partner_copy == "yes";
     for (const std::string &death : deaths)
         options.deaths.push_back(parse_death(death, options.steps));

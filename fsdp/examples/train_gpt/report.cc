@@ -257,6 +257,8 @@ std::string json_text(const Options &options, const TextData &text, const Result
         {"nodes", results.comm.nodes},
         {"parameters", results.largest.parameters},
         {"dtype", name_of(options.precision)},
+        {"master_dtype", options.master_type},
+        {"rounding", options.master_type == "f32" ? "none" : options.rounding},
         {"gather_dtype",
          options.gather_type.empty() ? name_of(options.precision) : options.gather_type},
         {"reduce_dtype",

@@ -86,6 +86,8 @@ vescomm::fsdp::Spec specification(const Options &options, int ranks) {
     planner.mode = options.uniform ? VESCOMM_PLANNER_UNIFORM : VESCOMM_PLANNER_BALANCED;
     vescomm_fsdp_spec_options_t engine = vescomm_fsdp_spec_options_init();
     engine.compute_type = type_of(options.precision);
+    engine.master_type = options.master_type == "bf16" ? VESCOMM_BF16 : VESCOMM_F32;
+    if (options.rounding == "nearest") engine.master_rounding = VESCOMM_FSDP_ROUND_NEAREST;
     engine.gather_type = transfer_type_of(options.gather_type);
     engine.reduce_type = transfer_type_of(options.reduce_type);
     engine.gather_block = options.gather_block;

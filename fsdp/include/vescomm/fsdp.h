@@ -67,11 +67,23 @@ typedef int32_t vescomm_fsdp_memory_t;
 /** Slots, gradients, masters and states are in the memory of a GPU. Experimental, like gpu.h. */
 #define VESCOMM_FSDP_DEVICE ((vescomm_fsdp_memory_t)1)
 
+/** How masters in bf16 are rounded after a step. */
+typedef int32_t vescomm_fsdp_rounding_t;
+
+/** To one of the two bf16 beside the value, each with a probability that makes the expected result
+ *  the value itself, so that small changes count. The random bits of an element are a function of
+ *  the seed of the options, the names of unit and parameter, the number of the step and the number
+ *  of the element: they do not depend on ranks, presets or threads. */
+#define VESCOMM_FSDP_ROUND_STOCHASTIC ((vescomm_fsdp_rounding_t)0)
+/** To the nearest bf16, ties to even, as PyTorch does with parameters in bf16. A change of less
+ * than half of the distance to the next bf16, which is at most 1 / 128 of the value, is lost. */
+#define VESCOMM_FSDP_ROUND_NEAREST ((vescomm_fsdp_rounding_t)1)
+
 /** Options of a specification. Append-only; a zero member means its default. */
 typedef struct vescomm_fsdp_spec_options {
     uint32_t struct_size;
-    /** Type of gathered parameters: f32, bf16, f16, f8e4m3 or f8e5m2. 0: f32. Masters are f32. They
-     *  are rounded to f8 without a scale; with gather_type each block has one. */
+    /** Type of gathered parameters: f32, bf16, f16, f8e4m3 or f8e5m2. 0: f32. Masters have
+     *  master_type. They are rounded to f8 without a scale; with gather_type each block has one. */
     vescomm_type_t compute_type;
     /** Type of the gradients that the trainer writes and that are sent: f32, bf16 or f16. They are
      *  summed in f32. 0: the type of the parameter; bf16 if that is f8. */
@@ -92,7 +104,7 @@ typedef struct vescomm_fsdp_spec_options {
     /** Not 0: gradients are averaged over ranks. 0: summed. */
     int32_t average;
     uint32_t reserved;
-    /** Seed of the keys of vescomm_fsdp_initialise(). */
+    /** Seed of the keys of vescomm_fsdp_initialise(), and of master_rounding. */
     uint64_t seed;
     /** Options of the planner. NULL: balanced over all units. Borrowed for the call. */
     const vescomm_planner_options_t *planner;
@@ -170,6 +182,15 @@ typedef struct vescomm_fsdp_spec_options {
      *  cores, divided by the number of ranks of this node that have the same cores, at most 16. */
     int32_t update_threads;
     uint32_t reserved3;
+    /** Type of masters: f32, or bf16 for a model without f32 copies of its parameters, in 2 bytes
+     *  an element. Optimizers compute in f32: they get an f32 copy of a part of the masters, which
+     *  is rounded to bf16 after the step, see master_rounding. Initial values, and values of a
+     *  checkpoint in f32, are rounded to the nearest. With bf16 each parameter is gathered in f32
+     *  or bf16, and the engine is in host memory; other types, and VESCOMM_FSDP_DEVICE, are errors.
+     *  0: f32. */
+    vescomm_type_t master_type;
+    /** With a master_type of bf16. 0: VESCOMM_FSDP_ROUND_STOCHASTIC. */
+    vescomm_fsdp_rounding_t master_rounding;
 } vescomm_fsdp_spec_options_t;
 
 /** Returns the struct with struct_size set and all other members zero. Since: 0.1 */
@@ -191,6 +212,8 @@ static inline vescomm_fsdp_spec_options_t vescomm_fsdp_spec_options_init(void) {
                                            0,
                                            0,
                                            NULL,
+                                           0,
+                                           0,
                                            0,
                                            0,
                                            0,
@@ -428,7 +451,7 @@ typedef struct vescomm_fsdp_report_t {
     int64_t padding; /**< elements of all ranks of a shard group that belong to no parameter */
     /** Elements that this rank has, with padding and replicated parameters. */
     int64_t shard_elements;
-    uint64_t master_bytes; /**< f32 masters */
+    uint64_t master_bytes; /**< masters, in master_type */
     uint64_t gradient_bytes; /**< f32 gradient shards */
     uint64_t optimizer_bytes; /**< states of the optimizers */
     uint64_t persistent_bytes; /**< the three above together */
@@ -438,8 +461,8 @@ typedef struct vescomm_fsdp_report_t {
     uint64_t gradient_slot_bytes; /**< gradients before they are summed */
     uint64_t scratch_bytes; /**< sums of a further micro-batch, before they are added */
     /** persistent_bytes, slot_bytes, gradient_slot_bytes, scratch_bytes, code_bytes, partner_bytes,
-     *  secondary_bytes, converted_bytes and partial_sum_bytes, without file_bytes. Slots that ranks
-     *  of a node share count on each of them. */
+     *  secondary_bytes, converted_bytes, partial_sum_bytes and widened_bytes, without file_bytes.
+     *  Slots that ranks of a node share count on each of them. */
     uint64_t peak_bytes;
     uint64_t gathers_per_step; /**< gathers of units */
     /** Bytes of gathered parameters of other ranks that this rank needs in a step, as they are
@@ -452,7 +475,7 @@ typedef struct vescomm_fsdp_report_t {
      *  of gradients of replicated parameters that it contributes to the sum over all ranks. */
     uint64_t replica_bytes_per_step;
     /** Bytes of one rank without sharding: master, gradient, states, and a gathered copy if the
-     *  compute type is not f32. */
+     *  compute type is not that of the masters. */
     uint64_t replicated_bytes;
     /** Memory for values in 8 bits that are being sent, with their scales: parameters of all ranks
      *  (once for the ranks of a node in one shard group) and of this rank; gradients of this rank,
@@ -484,10 +507,12 @@ typedef struct vescomm_fsdp_report_t {
     /** The same for backward, with finish_backward: all but gradients of a partner copy. Includes
      *  partial_sum_bytes. */
     uint64_t backward_bytes;
-    /** The same for vescomm_fsdp_step(): masters, states, gradients, also of a partner copy, and
-     *  slots, codes and secondary copies for the first units of the next step. */
+    /** The same for vescomm_fsdp_step(): masters, states, gradients, also of a partner copy,
+     *  widened_bytes, and slots, codes and secondary copies for the first units of the next step.
+     */
     uint64_t step_bytes;
-    /** Replicated parameters whose type is not f32, in their type. Part of peak_bytes. */
+    /** Replicated parameters whose type is not that of the masters, in their type. Part of
+     *  peak_bytes. */
     uint64_t converted_bytes;
     /** [in] Consecutive ranks on each node; the last node may have fewer. 0: all ranks. */
     int32_t node_ranks;
@@ -503,6 +528,11 @@ typedef struct vescomm_fsdp_report_t {
      *  vescomm_reduce_scatter_v_get_partial_bytes() predicts them. Part of peak_bytes. 0 for device
      *  memory. */
     uint64_t partial_sum_bytes;
+    /** With masters in bf16: the f32 copy of the largest run that an optimizer updates at once, if
+     *  its kind is not `concurrent`, has a function `matrix`, or needs blocks of more than 256
+     *  elements; also that of a partner copy. Others get copies of 8192 elements at a time, which
+     *  do not count. Part of peak_bytes and step_bytes. */
+    uint64_t widened_bytes;
 } vescomm_fsdp_report_t;
 
 /** Returns the struct with struct_size set, rank -1, all other members zero. Since: 0.1 */
@@ -543,6 +573,7 @@ static inline vescomm_fsdp_report_t vescomm_fsdp_report_init(void) {
                                     0,
                                     NULL,
                                     NULL,
+                                    0,
                                     0};
     return report;
 }

@@ -107,7 +107,10 @@ typedef struct vescomm_optimizer_run {
     /** In order of offset, see vescomm_optimizer_piece_at(). */
     const vescomm_optimizer_piece_t *pieces;
     size_t piece_count;
-    float *master; /**< in: the values before the step; out: after it */
+    /** In: the values before the step; out: after it. f32 also if the masters of the engine are
+     *  bf16 (vescomm_fsdp_spec_options_t.master_type): then these are copies, which the engine
+     *  rounds after the call. If it returns an error, these masters do not change. */
+    float *master;
     const float *gradient; /**< summed over ranks, not yet multiplied by gradient_scale */
     /** One array for each state. Those of per_block states have the blocks of all pieces, one
      *  behind the other. */

@@ -194,6 +194,22 @@ TEST(Redistribution, MovesExperts) {
                    {{0, 1, 1, -1}, {2, 1, 1, -1}, {3, 1, 1, -1}});
 }
 
+TEST(Redistribution, RefusesAnotherTypeOfMasters) {
+    vescomm_fsdp_spec_options_t options = vescomm_fsdp_spec_options_init();
+    const Spec wide(options);
+    options.master_type = VESCOMM_BF16;
+    const Spec narrow(options);
+    require_same_values(narrow, narrow);
+    try {
+        require_same_values(narrow, wide);
+        FAIL() << "masters are bf16 and f32";
+    } catch (const Failure &error) {
+        EXPECT_NE(std::string(error.what()).find("f32 in the specification and bf16"),
+                  std::string::npos)
+            << error.what();
+    }
+}
+
 TEST(Redistribution, RefusesAnotherModel) {
     const Spec spec = spec_of("zero3");
     require_same_values(spec, spec_of("ddp", -1));

@@ -60,8 +60,8 @@ TEST(ValueHashes, DifferOnlyWhereValuesDo) {
     EXPECT_EQ(hashes, hash_values(plan, second, 1));
     for (std::size_t bucket = 0; bucket < 2; ++bucket)
         for (std::size_t state = 0; state < 3; ++state) {
-            auto *values = state == 0 ? second.master(bucket).data()
-                                      : static_cast<float *>(second.state(bucket, state - 1));
+            auto *values = static_cast<float *>(state == 0 ? second.master(bucket).data
+                                                           : second.state(bucket, state - 1));
             const auto last = static_cast<std::size_t>(plan.buckets[bucket].shard(0)) - 1;
             values[last] = -0.0f;  // other bits of an equal number
             const auto changed = hash_values(plan, second, 1);

@@ -34,6 +34,8 @@ FIELDS = {
     "nodes": int,
     "parameters": int,
     "dtype": str,
+    "master_dtype": str,
+    "rounding": str,
     "preset": str,
     "report": dict,
     "measured": dict,
@@ -128,6 +130,13 @@ class TrainGpt(unittest.TestCase):
         half, _ = self.run_model(1, "--dtype", "f16")
         self.expect_close(half["loss"], exact["loss"], 3e-3, "loss")
         self.expect_close(half["gradient_norm"], exact["gradient_norm"], 3e-2, "gradient norm")
+
+    def test_trains_with_masters_in_bf16(self):
+        for rounding in ("nearest", "stochastic"):
+            options = ("--master-dtype", "bf16", "--rounding", rounding)
+            self.expect_same_curves("bf16", *options, alone_with=options)
+            results, _ = self.run_model(1, "--dtype", "bf16", *options)
+            self.assertEqual((results["master_dtype"], results["rounding"]), ("bf16", rounding))
 
     def test_finds_a_loss_scale_for_f16(self):
         for ranks in RANKS:
@@ -242,6 +251,7 @@ class TrainGpt(unittest.TestCase):
             ("--accumulate", "2"),
             ("--slots", "1"),
             ("--gather-dtype", "int8"),
+            ("--master-dtype", "bf16"),
             ("--reduce-dtype", "int8", "--accumulate", "2"),
             ("--preset", "hpz:1", "--accumulate", "2"),
             ("--large-unit-bytes", "40000"),

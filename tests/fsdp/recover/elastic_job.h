@@ -64,6 +64,7 @@ struct Elastic {
     bool partner_copy = true;
     bool replicated = false;  // vectors and scalars lie whole on every rank
     bool adam8bit = false;  // states with an element for each block
+    bool narrow = false;  // masters in bf16
     std::string folder = {};  // of checkpoints, saved after the first step; empty: none
     int steps = 4;
 
@@ -84,6 +85,7 @@ struct Elastic {
     vescomm_fsdp_spec_options_t options() const {
         vescomm_fsdp_spec_options_t options = vescomm_fsdp_spec_options_init();
         options.partner_copy = partner_copy ? 1 : 0;
+        if (narrow) options.master_type = VESCOMM_BF16;
         return options;
     }
 };

@@ -117,6 +117,13 @@ TEST_F(Recover, KeepsStatesOfBlocks) {
                 {1});
 }
 
+TEST_F(Recover, KeepsMastersInBf16) {
+    for (int victim = 0; victim < 3; ++victim)
+        kill_before({.replicated = victim == 1, .narrow = true}, Job{3, 3}, {victim});
+    kill_before({.preset = "hsdp:2", .preset_of_survivors = "zero3", .narrow = true}, Job{4, 2},
+                {1});
+}
+
 TEST_F(Recover, WorksWithEveryPreset) {
     for (const char *preset : {"zero1", "zero2"}) kill_before({.preset = preset}, Job{3, 3}, {1});
     // Replicas are copies.

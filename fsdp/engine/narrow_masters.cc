@@ -1,0 +1,62 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "fsdp/engine/narrow_masters.h"
+
+#include <algorithm>
+
+#include "execute/kernels.h"
+#include "fsdp/optimizers/round_bf16.h"
+
+namespace vescomm::fsdp {
+
+namespace {
+
+std::int64_t largest_far(std::span<const OptimizerRun> runs) {
+    std::int64_t largest = 0;
+    for (const OptimizerRun &run : runs)
+        if (run.elements > near_elements) largest = std::max(largest, run.elements);
+    return largest;
+}
+
+}  // namespace
+
+bool fits_near(const Group &group) {
+    return group.kind.concurrent != 0 && group.kind.matrix == nullptr &&
+           group.block_elements >= 0 && group.block_elements <= max_near_block;
+}
+
+std::int64_t far_elements(const Spec &spec, const ModelPlan &plan, int position) {
+    if (spec.options().master_type == VESCOMM_F32 || std::ranges::all_of(spec.groups(), fits_near))
+        return 0;
+    const auto runs = divide_runs(make_runs(spec, plan, position), spec, divided_near_elements);
+    return largest_far(runs);
+}
+
+NarrowMasters::NarrowMasters(const Spec &spec, std::span<const OptimizerRun> runs)
+    : narrow_(spec.options().master_type != VESCOMM_F32),
+      stochastic_(spec.options().master_rounding == VESCOMM_FSDP_ROUND_STOCHASTIC) {
+    if (!narrow_) return;
+    if (const std::int64_t far = largest_far(runs); far > 0)
+        far_ = AlignedBytes(static_cast<std::size_t>(far) * sizeof(float));
+    if (!stochastic_) return;
+    for (std::size_t id = 0; id < spec.parameters().size(); ++id)
+        keys_.push_back(spec.random_key(id));
+}
+
+void NarrowMasters::round(const OptimizerRun &run, const float *copy, std::byte *masters,
+                          std::int64_t step) const {
+    auto *to = reinterpret_cast<std::uint16_t *>(masters);
+    // Padding between pieces stays zero.
+    for (const vescomm_optimizer_piece_t &piece : run.pieces) {
+        const auto count = static_cast<std::size_t>(piece.elements);
+        if (stochastic_)
+            round_to_bf16(to + piece.offset, copy + piece.offset, count,
+                          rounding_stream(keys_[piece.parameter], step),
+                          static_cast<std::uint64_t>(piece.first));
+        else
+            internal::kernels().convert(to + piece.offset, VESCOMM_BF16, copy + piece.offset,
+                                        VESCOMM_F32, count);
+    }
+}
+
+}  // namespace vescomm::fsdp

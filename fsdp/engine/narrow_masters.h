@@ -1,0 +1,57 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Masters in bf16, as optimizers see them: f32 copies of one run at a time, rounded after its step.
+//
+//     masters, bf16 ──widen──► copy of a run, f32 ──kind──► copy ──round──► masters, bf16
+//
+// A copy of at most near_elements is on the stack of the thread that updates the run. A larger one
+// is in memory of the engine, for one such run at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "fsdp/engine/optimizer_runs.h"
+#include "fsdp/engine/shards.h"
+#include "fsdp/spec/model_plan.h"
+#include "fsdp/spec/spec.h"
+
+namespace vescomm::fsdp {
+
+// 32 KiB: it stays in the first cache, and fits on every stack.
+inline constexpr std::int64_t near_elements = 8192;
+// The size of divided runs, whose last block may go beyond it.
+inline constexpr std::int64_t max_near_block = 256;
+inline constexpr std::int64_t divided_near_elements = near_elements - max_near_block + 1;
+
+// True if every run of a group can be divided into runs of at most near_elements.
+bool fits_near(const Group &group);
+
+// Elements of the largest run of a position that does not fit. 0 if masters are f32.
+std::int64_t far_elements(const Spec &spec, const ModelPlan &plan, int position);
+
+class NarrowMasters {
+public:
+    NarrowMasters(const Spec &spec, std::span<const OptimizerRun> runs);
+
+    // True if masters are in bf16.
+    bool narrow() const { return narrow_; }
+    // Memory for the copy of a run that is larger than near_elements.
+    float *far() const { return reinterpret_cast<float *>(far_.data()); }
+    // Rounds a copy of the masters of a run after a step.
+    void round(const OptimizerRun &run, const float *copy, std::byte *masters,
+               std::int64_t step) const;
+
+    std::uint64_t bytes() const { return far_.size(); }
+
+private:
+    bool narrow_;
+    bool stochastic_;
+    std::vector<std::uint64_t> keys_;  // of parameters; empty unless stochastic_
+    AlignedBytes far_;
+};
+
+}  // namespace vescomm::fsdp

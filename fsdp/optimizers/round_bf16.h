@@ -1,0 +1,73 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Stochastic rounding to bf16. A value between two neighbours of bf16 becomes the one farther from
+// zero with the probability of its distance from the other one, in steps of 2^-16:
+//
+//     bits of an f32    │ kept: sign, exponent, 7 bits │ 16 bits below │
+//     random bits                                      │ 0 to 65535    │   added; the carry rounds
+//     up
+//
+// The mean of the results is the value, and a value of bf16 stays as it is. Beyond the largest bf16
+// the neighbour is infinity.
+//
+// Random bits are a function of a stream and of the number of an element: word i of the stream,
+// SplitMix64 entered at i, has those of elements 4 i to 4 i + 3, from the lowest bits on. So the
+// results do not depend on cuts.
+//
+// Source: Gupta et al., "Deep Learning with Limited Numerical Precision", ICML 2015; Steele, Lea,
+// Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace vescomm::fsdp {
+
+// 2^64 / the golden ratio, and the last function of SplitMix64.
+inline constexpr std::uint64_t stream_gamma = 0x9e3779b97f4a7c15;
+constexpr std::uint64_t mix_bits(std::uint64_t z) {
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+    return z ^ (z >> 31);
+}
+
+// The stream of one parameter in one step. `key`: that of vescomm_fsdp_initialise(), whose streams
+// are functions of the program.
+constexpr std::uint64_t rounding_stream(std::uint64_t key, std::int64_t step) {
+    constexpr std::uint64_t purpose = 0x726f756e64;  // "round"
+    return mix_bits(mix_bits(key ^ purpose) + stream_gamma * static_cast<std::uint64_t>(step));
+}
+
+constexpr std::uint64_t rounding_word(std::uint64_t stream, std::uint64_t word) {
+    return mix_bits(stream + stream_gamma * (word + 1));
+}
+
+// The random bits of one element.
+constexpr std::uint32_t rounding_bits(std::uint64_t stream, std::uint64_t element) {
+    return static_cast<std::uint32_t>(rounding_word(stream, element / 4) >> (element % 4 * 16)) &
+           0xffff;
+}
+
+// Rounds the elements [first, first + count) of a parameter. NaNs become the positive quiet NaN.
+void round_to_bf16(std::uint16_t *to, const float *from, std::size_t count, std::uint64_t stream,
+                   std::uint64_t first) noexcept;
+// Variant for tests that uses the instruction set isa_names[isa]; isa is below supported_isas().
+void round_to_bf16(std::uint16_t *to, const float *from, std::size_t count, std::uint64_t stream,
+                   std::uint64_t first, int isa) noexcept;
+
+using RoundLoop = void(std::uint16_t *to, const float *from, std::size_t count,
+                       std::uint64_t stream, std::uint64_t first) noexcept;
+namespace baseline {
+RoundLoop round_to_bf16;
+}
+#if defined(__x86_64__)
+namespace x86_64_v3 {
+RoundLoop round_to_bf16;
+}
+namespace x86_64_v4 {
+RoundLoop round_to_bf16;
+}
+#endif
+
+}  // namespace vescomm::fsdp

@@ -1,0 +1,59 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+
+// The loop of round_bf16.h. Zone: per byte.
+#include <algorithm>
+
+#include "execute/loops/elements.h"
+#include "fsdp/optimizers/round_bf16.h"
+
+namespace vescomm::fsdp::VESCOMM_ISA {
+namespace {
+
+using namespace internal::VESCOMM_ISA;
+
+VESCOMM_INLINE std::uint16_t rounded(float x, std::uint32_t random) {
+    const std::uint32_t bits = as_bits(x);
+    const std::uint32_t magnitude = bits & 0x7fffffff;
+    // Infinity has no bits below, so no carry changes it.
+    return static_cast<std::uint16_t>(magnitude > infinity ? 0x7fc0 : (bits + random) >> 16);
+}
+
+VESCOMM_INLINE std::uint64_t mixed(std::uint64_t z) {
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+    return z ^ (z >> 31);
+}
+
+constexpr std::size_t words = 16;
+constexpr std::size_t lanes = 4 * words;
+
+}  // namespace
+
+// Words first, then elements: both loops become vector instructions.
+void round_to_bf16(std::uint16_t *to, const float *from, std::size_t count, std::uint64_t stream,
+                   std::uint64_t first) noexcept {
+    const auto before = static_cast<std::size_t>(first % 4);  // of the first word, not wanted
+    std::uint64_t word = first / 4 + 1;
+    for (std::size_t done = 0; done < count;) {
+        std::uint64_t random[words];
+        for (std::size_t i = 0; i < words; ++i)
+            random[i] = mixed(stream + stream_gamma * (word + i));
+        std::uint16_t bits[lanes];
+        for (std::size_t i = 0; i < words; ++i)
+            for (std::size_t lane = 0; lane < 4; ++lane)
+                bits[4 * i + lane] = static_cast<std::uint16_t>(random[i] >> (16 * lane));
+        const std::size_t skip = done == 0 ? before : 0;
+        const std::size_t now = std::min(lanes - skip, count - done);
+        if (now == lanes) {
+            for (std::size_t i = 0; i < lanes; ++i) to[done + i] = rounded(from[done + i], bits[i]);
+        } else {
+            for (std::size_t i = 0; i < now; ++i)
+                to[done + i] = rounded(from[done + i], bits[skip + i]);
+        }
+        done += now;
+        word += words;
+    }
+}
+
+}  // namespace vescomm::fsdp::VESCOMM_ISA
