@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Initial values of parameters. Zone: set-up.
+#include <algorithm>
 #include <vector>
 
 #include "execute/kernels.h"
@@ -12,18 +13,24 @@ namespace vescomm::fsdp {
 
 namespace {
 
-// Masters in bf16 are set in f32, and rounded. Returns false if `fill` fails.
+// Masters in bf16 are set in f32, and rounded, in parts of a piece. Returns false if `fill` fails.
 bool fill_piece(const vescomm_optimizer_piece_t &piece, std::uint64_t key, const Masters &masters,
                 vescomm_fsdp_fill_t fill, void *context) {
-    const auto set = [&](float *values) {
-        return fill(context, piece.parameter, piece.first, piece.elements, values, key) == 0;
+    const auto set = [&](std::int64_t begin, std::int64_t count, float *values) {
+        return fill(context, piece.parameter, piece.first + begin, count, values, key) == 0;
     };
-    std::byte *to = masters.at(piece.offset);
-    if (masters.type == VESCOMM_F32) return set(reinterpret_cast<float *>(to));
-    std::vector<float> values(static_cast<std::size_t>(piece.elements));
-    internal::kernels().convert(values.data(), VESCOMM_F32, to, masters.type, values.size());
-    if (!set(values.data())) return false;
-    internal::kernels().convert(to, masters.type, values.data(), VESCOMM_F32, values.size());
+    if (masters.type == VESCOMM_F32)
+        return set(0, piece.elements, reinterpret_cast<float *>(masters.at(piece.offset)));
+    constexpr std::int64_t part = 16384;
+    std::vector<float> values(static_cast<std::size_t>(std::min(part, piece.elements)));
+    for (std::int64_t begin = 0; begin < piece.elements; begin += part) {
+        const std::int64_t count = std::min(part, piece.elements - begin);
+        const auto elements = static_cast<std::size_t>(count);
+        std::byte *to = masters.at(piece.offset + begin);
+        internal::kernels().convert(values.data(), VESCOMM_F32, to, masters.type, elements);
+        if (!set(begin, count, values.data())) return false;
+        internal::kernels().convert(to, masters.type, values.data(), VESCOMM_F32, elements);
+    }
     return true;
 }
 

@@ -11,33 +11,33 @@ namespace vescomm::fsdp {
 
 namespace {
 
-std::int64_t largest_far(std::span<const OptimizerRun> runs) {
+std::int64_t largest_heap(std::span<const OptimizerRun> runs) {
     std::int64_t largest = 0;
     for (const OptimizerRun &run : runs)
-        if (run.elements > near_elements) largest = std::max(largest, run.elements);
+        if (run.elements > stack_elements) largest = std::max(largest, run.elements);
     return largest;
 }
 
 }  // namespace
 
-bool fits_near(const Group &group) {
+bool fits_stack(const Group &group) {
     return group.kind.concurrent != 0 && group.kind.matrix == nullptr &&
-           group.block_elements >= 0 && group.block_elements <= max_near_block;
+           group.block_elements >= 0 && group.block_elements <= max_stack_block;
 }
 
-std::int64_t far_elements(const Spec &spec, const ModelPlan &plan, int position) {
-    if (spec.options().master_type == VESCOMM_F32 || std::ranges::all_of(spec.groups(), fits_near))
+std::int64_t heap_elements(const Spec &spec, const ModelPlan &plan, int position) {
+    if (spec.options().master_type == VESCOMM_F32 || std::ranges::all_of(spec.groups(), fits_stack))
         return 0;
-    const auto runs = divide_runs(make_runs(spec, plan, position), spec, divided_near_elements);
-    return largest_far(runs);
+    const auto runs = divide_runs(make_runs(spec, plan, position), spec, divided_stack_elements);
+    return largest_heap(runs);
 }
 
 NarrowMasters::NarrowMasters(const Spec &spec, std::span<const OptimizerRun> runs)
     : narrow_(spec.options().master_type != VESCOMM_F32),
       stochastic_(spec.options().master_rounding == VESCOMM_FSDP_ROUND_STOCHASTIC) {
     if (!narrow_) return;
-    if (const std::int64_t far = largest_far(runs); far > 0)
-        far_ = AlignedBytes(static_cast<std::size_t>(far) * sizeof(float));
+    if (const std::int64_t elements = largest_heap(runs); elements > 0)
+        heap_ = AlignedBytes(static_cast<std::size_t>(elements) * sizeof(float));
     if (!stochastic_) return;
     for (std::size_t id = 0; id < spec.parameters().size(); ++id)
         keys_.push_back(spec.random_key(id));

@@ -5,7 +5,7 @@
 //
 //     masters, bf16 ──widen──► copy of a run, f32 ──kind──► copy ──round──► masters, bf16
 //
-// A copy of at most near_elements is on the stack of the thread that updates the run. A larger one
+// A copy of at most stack_elements is on the stack of the thread that updates the run. A larger one
 // is in memory of the engine, for one such run at a time.
 #pragma once
 
@@ -22,16 +22,16 @@
 namespace vescomm::fsdp {
 
 // 32 KiB: it stays in the first cache, and fits on every stack.
-inline constexpr std::int64_t near_elements = 8192;
+inline constexpr std::int64_t stack_elements = 8192;
 // The size of divided runs, whose last block may go beyond it.
-inline constexpr std::int64_t max_near_block = 256;
-inline constexpr std::int64_t divided_near_elements = near_elements - max_near_block + 1;
+inline constexpr std::int64_t max_stack_block = 256;
+inline constexpr std::int64_t divided_stack_elements = stack_elements - max_stack_block + 1;
 
-// True if every run of a group can be divided into runs of at most near_elements.
-bool fits_near(const Group &group);
+// True if every run of a group can be divided into runs of at most stack_elements.
+bool fits_stack(const Group &group);
 
 // Elements of the largest run of a position that does not fit. 0 if masters are f32.
-std::int64_t far_elements(const Spec &spec, const ModelPlan &plan, int position);
+std::int64_t heap_elements(const Spec &spec, const ModelPlan &plan, int position);
 
 class NarrowMasters {
 public:
@@ -39,19 +39,19 @@ public:
 
     // True if masters are in bf16.
     bool narrow() const { return narrow_; }
-    // Memory for the copy of a run that is larger than near_elements.
-    float *far() const { return reinterpret_cast<float *>(far_.data()); }
+    // Memory for the copy of a run that is larger than stack_elements.
+    float *heap() const { return reinterpret_cast<float *>(heap_.data()); }
     // Rounds a copy of the masters of a run after a step.
     void round(const OptimizerRun &run, const float *copy, std::byte *masters,
                std::int64_t step) const;
 
-    std::uint64_t bytes() const { return far_.size(); }
+    std::uint64_t bytes() const { return heap_.size(); }
 
 private:
     bool narrow_;
     bool stochastic_;
     std::vector<std::uint64_t> keys_;  // of parameters; empty unless stochastic_
-    AlignedBytes far_;
+    AlignedBytes heap_;
 };
 
 }  // namespace vescomm::fsdp

@@ -21,7 +21,7 @@ std::vector<OptimizerRun> runs_for(const Spec &spec, const ModelPlan &plan, int 
     std::vector<OptimizerRun> runs = make_runs(spec, plan, plan.mesh.position(rank));
     if (threads == 0) return runs;
     std::int64_t elements = threads > 1 ? divided_elements : 0;
-    if (spec.options().master_type != VESCOMM_F32) elements = divided_near_elements;
+    if (spec.options().master_type != VESCOMM_F32) elements = divided_stack_elements;
     return divide_runs(std::move(runs), spec, elements);
 }
 
@@ -115,7 +115,7 @@ void Optimizer::update(std::size_t bucket, float gradient_scale, double learning
 
 bool Optimizer::concurrent(const OptimizerRun &run) const {
     // There is memory for the copy of one large run.
-    const bool alone = narrow_.narrow() && run.elements > near_elements;
+    const bool alone = narrow_.narrow() && run.elements > stack_elements;
     return streams_ == nullptr && groups_[run.group].kind.concurrent != 0 && !alone;
 }
 
@@ -124,8 +124,8 @@ int Optimizer::update(const OptimizerRun &run, float gradient_scale,
     std::byte *masters = shards_.master(run.bucket).at(run.offset);
     if (!narrow_.narrow())
         return update(run, gradient_scale, learning_rate_scale, reinterpret_cast<float *>(masters));
-    alignas(64) float near[near_elements];
-    float *copy = run.elements > near_elements ? narrow_.far() : near;
+    alignas(64) float stack[stack_elements];
+    float *copy = run.elements > stack_elements ? narrow_.heap() : stack;
     internal::kernels().convert(copy, VESCOMM_F32, masters, VESCOMM_BF16,
                                 static_cast<std::size_t>(run.elements));
     const int result = update(run, gradient_scale, learning_rate_scale, copy);

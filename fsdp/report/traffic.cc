@@ -247,7 +247,7 @@ Persistent partner_copy(const ModelPlan &plan, const Facts &facts, int rank) {
 }
 
 std::uint64_t widened_bytes(const Spec &spec, const ModelPlan &plan, int position) {
-    return static_cast<std::uint64_t>(far_elements(spec, plan, position)) * sizeof(float);
+    return static_cast<std::uint64_t>(heap_elements(spec, plan, position)) * sizeof(float);
 }
 
 // The members that count memory of report.rank, but for the phases.

@@ -294,15 +294,16 @@ bool ProgressEngine::wait_long(Pollers::Polling &polling, const std::function<bo
         for (int i = 0; i < yields; i = again(moved) ? 0 : i + 1) {
             const Clock::time_point now = Clock::now();
             if (expired_at(now) || (yielded && !yields_.record(*yielded, now))) break;
-            if (yields_.worthwhile(now)) sched_yield();
+            const bool yields_now = yields_.worthwhile(now);
+            if (yields_now) sched_yield();
             else if (!moved) break;
+            yielded.reset();
             if (attempt_all(moved)) {
-                yields_.record(now, Clock::now());
+                if (yields_now) yields_.record(now, Clock::now());
                 return finish();
             }
-            yielded.reset();
             if (moved) finalized.moved();
-            else yielded = now;
+            else if (yields_now) yielded = now;
         }
         if (expired()) {
             if (waiting.expire) waiting.expire(trace_seconds() - begin);

@@ -51,7 +51,7 @@ struct DeviceProblem {
     std::vector<std::uint64_t> shard_bytes;  // by rank
     std::uint64_t workspace_bytes = 0;
     int nccl_version = 0;
-    // Name of the method to use; empty: the fastest. "copy_engine" is about all_gather_v alone.
+    // Name of the method to use; empty: the fastest. "copy_engine" applies to all_gather_v only.
     std::string forced;
     std::uint64_t stride = 0;  // see DevicePlacement::stride()
     bool aligned = true;  // shards begin at multiples of 16 bytes in the caller's memory

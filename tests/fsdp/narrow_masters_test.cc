@@ -187,6 +187,24 @@ TEST(NarrowMasters, OptimizersSeeRunsInF32) {
     for (const Outcome &outcome : outcomes) EXPECT_EQ(outcome.parameters, outcomes[0].parameters);
 }
 
+// Parts of a piece are set one after the other.
+TEST(NarrowMasters, OfLargePiecesAreSetInParts) {
+    run_ranks(3, [](Communicator &comm) {
+        const Described described =
+            describe({{"unit", {{.name = "w", .shape = {100'003}}}}}, "zero3", narrow());
+        Engine engine(described.spec, comm);
+        const auto value = [](std::int64_t element) { return static_cast<float>(element % 251); };
+        engine.initialise([&](auto, std::int64_t first, std::span<float> part, auto) {
+            for (std::size_t i = 0; i < part.size(); ++i)
+                part[i] = value(first + static_cast<std::int64_t>(i));
+        });
+        const std::vector<float> all = read_all(engine, described.ids);
+        ASSERT_EQ(all.size(), 100'003u);
+        for (std::size_t i = 0; i < all.size(); ++i)
+            EXPECT_EQ(all[i], value(static_cast<std::int64_t>(i))) << "element " << i;
+    });
+}
+
 TEST(NarrowMasters, HaveViewsInTheirType) {
     run_ranks(3, [](Communicator &comm) {
         const Described described = describe(odd_model(), "zero3", narrow());

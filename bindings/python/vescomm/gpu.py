@@ -98,7 +98,7 @@ class Communicator(_core.GpuCommunicator):
                 shrink() can use ncclCommShrink(). Graphs that captured its calls must not be
                 launched after the failure.
             method: of all_gather_v and reduce_scatter_v, such as "rooted". None: vescomm chooses.
-                "copy_engine" is about all_gather_v alone.
+                "copy_engine" applies to all_gather_v only.
             nccl_comm: the address of an ncclComm_t of the program, of the same ranks. 0: a new one.
 
         Raises:

@@ -173,7 +173,7 @@ void finish(Trainer &trainer, const Options &options, Results &results, double b
     };
     results.memory = measure_memory(trainer.comm(), results.mine, trainer.activation_bytes(),
                                     results.memory_before);
-    say("\n" + memory_text(results) + "\n");
+    say("\n" + memory_text(options, results) + "\n");
     say(summary_text(options, results, vescomm_trace_get_seconds() - begin));
     if (options.summary) say("\n" + text_of(step_times(results.steps)));
 

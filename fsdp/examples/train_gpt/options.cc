@@ -149,6 +149,8 @@ void check(const Options &options) {
         require_either("--reduce-dtype", options.reduce_type, "f8", "int8");
     require_either("--master-dtype", options.master_type, "f32", "bf16");
     require_either("--rounding", options.rounding, "nearest", "stochastic");
+    require(options.rounding == "stochastic" || options.master_type == "bf16",
+            "--rounding nearest is for --master-dtype bf16: masters in f32 are not rounded");
     require_at_least("--gather-block", options.gather_block, 1);
     require_at_least("--save-every", options.save_every, 0);
     require(!options.save.empty() || options.save_every == 0,

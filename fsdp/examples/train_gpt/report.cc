@@ -114,18 +114,19 @@ std::string header_text(const Options &options, const TextData &text, const Resu
                            shape.context, options.learning_rate, options.seed));
 }
 
-std::string memory_text(const Results &results) {
+std::string memory_text(const Options &options, const Results &results) {
     const Holdings rank = MemoryUse::largest(results.memory.ranks);
     const Holdings node = MemoryUse::largest(results.memory.nodes);
     std::string text;
-    const auto row = [&](const char *name, const std::string &of_rank, const std::string &of_node) {
+    const auto row = [&](const std::string &name, const std::string &of_rank,
+                         const std::string &of_node) {
         text += fmt::format("  {:<44}{:>14}{:>14}\n", name, of_rank, of_node);
     };
-    const auto bytes = [&](const char *name, double of_rank, double of_node) {
+    const auto bytes = [&](const std::string &name, double of_rank, double of_node) {
         row(name, mebibytes(of_rank), mebibytes(of_node));
     };
     text += fmt::format("{:<46}{:>14}{:>14}\n", "memory, of the largest", "rank", "node");
-    bytes("parameters: f32 shards", rank.shards, node.shards);
+    bytes(fmt::format("parameters: {} shards", options.master_type), rank.shards, node.shards);
     row("parameters: gathered slots, one for the node", "", mebibytes(node.slabs));
     bytes("gradients: f32 shards", rank.gradients - rank.gradient_slots,
           node.gradients - node.gradient_slots);
@@ -162,6 +163,7 @@ nlohmann::ordered_json predicted_json(const vescomm_fsdp_report_t &report) {
             {"gradient_slots", report.gradient_slot_bytes},
             {"scratch", report.scratch_bytes},
             {"codes", report.code_bytes},
+            {"widened", report.widened_bytes},
             {"secondary", report.secondary_bytes},
             {"peak", report.peak_bytes},
             {"forward", report.forward_bytes},

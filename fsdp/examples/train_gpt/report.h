@@ -57,7 +57,7 @@ struct Results {
 std::string header_text(const Options &options, const TextData &text, const Results &results);
 
 // Returns the memory table: memory of the largest rank and node, and memory without sharding.
-std::string memory_text(const Results &results);
+std::string memory_text(const Options &options, const Results &results);
 
 std::string recovery_text(const Recovery &recovery);
 

@@ -712,10 +712,11 @@ typedef int (*vescomm_fsdp_fill_t)(void *context, uint64_t parameter, int64_t fi
                                    float *values, uint64_t key);
 
 /**
- * Calls @p fill for every piece of a parameter that this rank owns, sets the states of optimizers
- * to zero and the count of steps to 0, as in a new engine, and drops all gradients. With
- * partner_copy, ranks then send the values to the holders of their copies. With replicas, such as
- * those of ddp and hsdp, @p fill must write the same values on each of them: they are not compared.
+ * Calls @p fill for every piece of a parameter that this rank owns, for one after the other of its
+ * parts if masters are bf16, sets the states of optimizers to zero and the count of steps to 0, as
+ * in a new engine, and drops all gradients. With partner_copy, ranks then send the values to the
+ * holders of their copies. With replicas, such as those of ddp and hsdp, @p fill must write the
+ * same values on each of them: they are not compared.
  *
  * @param fill     called from the calling thread, only during the call.
  * @param context  passed to @p fill.

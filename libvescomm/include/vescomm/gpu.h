@@ -100,7 +100,7 @@ typedef struct vescomm_gpu_comm_options {
     uint64_t workspace_bytes;
     /** Method of all_gather_v and reduce_scatter_v: "equal", "padded_in_place", "padded", "rooted",
      *  "messages", "peer" or "copy_engine"; see vescomm_gpu_explain(). A call that it does not suit
-     *  fails; "copy_engine" is about all_gather_v alone, and vescomm chooses the method of
+     *  fails; "copy_engine" applies to all_gather_v only, and vescomm chooses the method of
      *  reduce_scatter_v. After calls with it a failure revokes NCCL's communicator, as with
      *  shrinkable. NULL: vescomm chooses. Borrowed for the call. */
     const char *method;

@@ -25,7 +25,7 @@ pub struct CommOptions {
     /// Bytes of device memory for the method "padded".
     pub workspace_bytes: u64,
     /// Method of all_gather_v and reduce_scatter_v, such as "rooted". `None`: the library chooses;
-    /// "copy_engine" is about all_gather_v alone. See [`Communicator::explain()`](super::Communicator::explain).
+    /// "copy_engine" applies to all_gather_v only. See [`Communicator::explain()`](super::Communicator::explain).
     pub method: Option<String>,
     /// An `ncclComm_t` of the program, which outlives the communicator. Null: a new one.
     pub nccl_comm: *mut c_void,
