@@ -273,6 +273,13 @@ vescomm_status_t vescomm_fsdp_get_comm(vescomm_fsdp_t *engine, vescomm_comm_t **
     });
 }
 
+vescomm_status_t vescomm_fsdp_wait_stream(vescomm_fsdp_t *engine, void *stream) {
+    return api::guarded("vescomm_fsdp_wait_stream", [&] {
+        api::require(engine, "engine");
+        engine->engine().wait_stream(stream);
+    });
+}
+
 vescomm_status_t vescomm_fsdp_progress(vescomm_fsdp_t *engine) {
     return api::guarded("vescomm_fsdp_progress", [&] {
         api::require(engine, "engine");

@@ -110,6 +110,11 @@ void Comms::wait_until(const std::function<bool()> &ready,
                        const std::function<std::string()> &late) {
     if (ready()) return;
     const WaitClock::Wait timed(waits_);
+    poll_until(ready, late);
+}
+
+void Comms::poll_until(const std::function<bool()> &ready,
+                       const std::function<std::string()> &late) {
     using Clock = std::chrono::steady_clock;
     const std::chrono::duration<double> timeout(world_.info().timeout_seconds);
     constexpr auto interrupt_period = std::chrono::milliseconds(100);

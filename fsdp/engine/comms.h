@@ -61,6 +61,8 @@ public:
     // Makes progress until ready() is true, at most the timeout. late(): the error sentence. The
     // program may end the wait (vescomm_set_interrupt()). Throws Failure.
     void wait_until(const std::function<bool()> &ready, const std::function<std::string()> &late);
+    // As wait_until(), but it is no wait for other ranks.
+    void poll_until(const std::function<bool()> &ready, const std::function<std::string()> &late);
     void progress();
     // The waits above.
     WaitClock &waits() { return waits_; }

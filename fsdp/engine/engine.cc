@@ -58,7 +58,10 @@ void Engine::fail(Event event, std::uint64_t unit, vescomm_status_t status, cons
     } catch (const std::bad_alloc &) {
         failure_.reset();
     }
-    if (wiring_) wiring_->comms.abort(failure_ ? failure_->what() : "it is out of memory");
+    if (wiring_) {
+        wiring_->comms.abort(failure_ ? failure_->what() : "it is out of memory");
+        if (wiring_->links) wiring_->links->end_broken();  // the trainer may wait for its streams
+    }
     if (failure_) throw *failure_;
     throw std::bad_alloc();
 }
@@ -360,6 +363,14 @@ void Engine::progress() {
         wiring_->comms.progress();
         wiring_->parameters.advance();
     });
+}
+
+void Engine::wait_stream(void *stream) {
+    if (!streams_) return use_stream(stream);
+    streams_->check_device();
+    device::refuse_captured(static_cast<device::cuda::Stream>(stream));
+    event(Event::wait_stream, no_unit, false, 0,
+          [&] { wiring_->links->wait(static_cast<device::cuda::Stream>(stream)); });
 }
 
 void Engine::require_wiring() const {

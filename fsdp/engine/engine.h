@@ -98,6 +98,9 @@ public:
     // As text for a collector. `number`: of the engine in this process.
     std::string metrics(std::uint64_t number) const;
     void progress();
+    // Waits for the work of a stream of the trainer, which need not be that of an event. No effect
+    // on host memory.
+    void wait_stream(void *stream);
     // The communicator of all ranks, until reset().
     vescomm_comm_t *comm();
 

@@ -15,7 +15,8 @@ const char *name_of(Event event) {
         "reshard",        "parameter",       "gradient",      "push_gradient",
         "begin_backward", "finish_backward", "norm",          "scale",
         "step",           "set_group",       "save",          "load",
-        "check_replicas", "progress",        "update",        "free",
+        "check_replicas", "progress",        "wait_stream",   "update",
+        "free",
     };
     return names[static_cast<std::size_t>(event)];
 }

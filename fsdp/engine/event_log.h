@@ -33,6 +33,7 @@ enum class Event : std::uint64_t {
     load,
     check_replicas,
     progress,
+    wait_stream,
     update,  // of a unit, within a step; not announced
     free,
 };

@@ -64,6 +64,7 @@ int first_accepted(vescomm_fsdp_t *engine, vescomm_job_t *job, vescomm_comm_t *p
         vescomm_fsdp_get_metrics(engine, nullptr, 0, &size),
         vescomm_fsdp_get_comm(engine, &comm),
         vescomm_fsdp_progress(engine),
+        vescomm_fsdp_wait_stream(engine, nullptr),
         vescomm_fsdp_save(engine, folder.c_str(), nullptr, &other_job),
         vescomm_fsdp_load(engine, folder.c_str()),
         vescomm_fsdp_load_partial(engine, folder.c_str(), &partial),

@@ -47,6 +47,8 @@ Functions load() {
     find(library, "cudaStreamCreateWithFlags", functions.stream_create);
     find(library, "cudaStreamDestroy", functions.stream_destroy);
     find(library, "cudaStreamSynchronize", functions.stream_synchronize);
+    find(library, "cudaStreamQuery", functions.stream_query);
+    find(library, "cudaStreamIsCapturing", functions.stream_is_capturing);
     find(library, "cudaStreamWaitEvent", functions.stream_wait_event);
     find(library, "cudaEventCreateWithFlags", functions.event_create);
     find(library, "cudaEventRecord", functions.event_record);
@@ -55,6 +57,16 @@ Functions load() {
     find(library, "cudaGetLastError", functions.get_last_error);
     find(library, "cudaGetErrorString", functions.get_error_string);
     return functions;
+}
+
+// True if the answer to a query is that all work is complete.
+bool complete(cuda::Error answer, const char *call) {
+    if (answer == cuda::not_ready) {
+        functions().get_last_error();
+        return false;
+    }
+    require(answer, call);
+    return true;
 }
 
 }  // namespace
@@ -70,6 +82,26 @@ void require(cuda::Error error, const char *call) {
     throw Failure(
         error == cuda::memory_allocation ? VESCOMM_ERROR_OUT_OF_MEMORY : VESCOMM_ERROR_SYSTEM,
         fmt::format("{} failed: {}", call, functions().get_error_string(error)));
+}
+
+void refuse_captured(cuda::Stream stream) {
+    int status = cuda::capture_none;
+    const cuda::Error answer = functions().stream_is_capturing(stream, &status);
+    if (answer == cuda::capture_implicit) {
+        functions().get_last_error();
+        refuse(
+            "the default stream cannot be waited for while a stream that it waits for is "
+            "captured into a graph; end the capture first");
+    }
+    require(answer, "cudaStreamIsCapturing()");
+    if (status != cuda::capture_none)
+        refuse(
+            "a stream cannot be waited for while it is captured into a graph; end the capture "
+            "first");
+}
+
+bool is_complete(cuda::Stream stream) {
+    return complete(functions().stream_query(stream), "cudaStreamQuery()");
 }
 
 Event::Event() {
@@ -89,13 +121,7 @@ void Event::wait_on(cuda::Stream stream) const {
 }
 
 bool Event::reached() const {
-    const cuda::Error error = functions().event_query(event_);
-    if (error == cuda::not_ready) {
-        functions().get_last_error();
-        return false;
-    }
-    require(error, "cudaEventQuery()");
-    return true;
+    return complete(functions().event_query(event_), "cudaEventQuery()");
 }
 
 Stream::Stream() {

@@ -26,6 +26,8 @@ struct Functions {
     cuda::Error (*stream_create)(cuda::Stream *stream, unsigned flags);
     cuda::Error (*stream_destroy)(cuda::Stream stream);
     cuda::Error (*stream_synchronize)(cuda::Stream stream);
+    cuda::Error (*stream_query)(cuda::Stream stream);
+    cuda::Error (*stream_is_capturing)(cuda::Stream stream, int *status);
     cuda::Error (*stream_wait_event)(cuda::Stream stream, cuda::Event event, unsigned flags);
     cuda::Error (*event_create)(cuda::Event *event, unsigned flags);
     cuda::Error (*event_record)(cuda::Event event, cuda::Stream stream);
@@ -41,6 +43,12 @@ const Functions &functions();
 
 // Throws Failure if a call failed.
 void require(cuda::Error error, const char *call);
+
+// Throws Failure if the stream cannot be waited for: it is captured into a graph, or it is the
+// default stream, which waits for one that is captured.
+void refuse_captured(cuda::Stream stream);
+// True when all work of the stream is complete.
+bool is_complete(cuda::Stream stream);
 
 // An event without times.
 class Event {

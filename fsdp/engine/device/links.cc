@@ -33,8 +33,7 @@ Links::Links(Comms &comms, const Mesh &mesh) : comms_(comms), shard_(comms.shard
 void Links::wait(const Event &event) {
     comms_.wait_until(
         [&] {
-            end_broken();
-            for (const Link *link : all()) check(vescomm_gpu_comm_check(link->get()));
+            check_all();
             return event.reached();
         },
         [&] {
@@ -44,6 +43,27 @@ void Links::wait(const Event &event) {
                 "VESCOMM_TIMEOUT_SECONDS",
                 comms_.world().rank(), comms_.world().info().timeout_seconds);
         });
+}
+
+void Links::wait(cuda::Stream stream) {
+    comms_.poll_until(
+        [&] {
+            check_all();
+            return is_complete(stream);
+        },
+        [&] {
+            return fmt::format(
+                "the device of rank {} has not completed the work of a stream within "
+                "{} s; see which rank has made another call, or raise "
+                "VESCOMM_TIMEOUT_SECONDS",
+                comms_.world().rank(), comms_.world().info().timeout_seconds);
+        });
+    check_all();  // work may end because NCCL failed
+}
+
+void Links::check_all() {
+    end_broken();
+    for (const Link *link : all()) check(vescomm_gpu_comm_check(link->get()));
 }
 
 std::vector<Link *> Links::all() {

@@ -65,6 +65,8 @@ public:
     Link &replica() { return replica_ ? *replica_ : shard_; }
     // Waits until an event is reached, at most the timeout, or a rank fails. Throws Failure.
     void wait(const Event &event);
+    // Waits as above until all work of a stream of the trainer is complete.
+    void wait(cuda::Stream stream);
     // Waits for the work of the engine's streams so far.
     void settle(Streams &streams);
     // If a communicator is broken: ends NCCL's of all broken ones, at the same time. The end of one
@@ -73,6 +75,8 @@ public:
 
 private:
     std::vector<Link *> all();
+    // Throws the failure of a communicator; NCCL's of broken ones have ended then.
+    void check_all();
 
     Comms &comms_;
     Link shard_;

@@ -18,10 +18,14 @@ int current_device() {
 
 Streams::Streams() : device_(current_device()) {}
 
-void Streams::use(void *compute) {
+void Streams::check_device() const {
     if (const int device = current_device(); device != device_)
         refuse("device {} is current, and the engine is on device {}; call cudaSetDevice({})",
                device, device_, device_);
+}
+
+void Streams::use(void *compute) {
+    check_device();
     compute_ = static_cast<cuda::Stream>(compute);
 }
 

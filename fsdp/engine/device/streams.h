@@ -21,6 +21,8 @@ public:
     // The stream of the trainer's work before and after an event.
     // Throws Failure if another device than that of the engine is current.
     void use(void *compute);
+    // Throws Failure if another device than that of the engine is current.
+    void check_device() const;
     cuda::Stream compute() const { return compute_; }
     cuda::Stream gather() const { return gather_; }
     cuda::Stream reduce() const { return reduce_; }

@@ -141,6 +141,8 @@ static double train(vescomm_fsdp_t *engine, int place, double *norm) {
         const double seconds = vescomm_trace_get_seconds() - begin;
         if (seconds < best) best = seconds;
     }
+    /* Not cudaStreamSynchronize(), which would wait for a dead rank for ever. */
+    check(vescomm_fsdp_wait_stream(engine, NULL));
     return best;
 }
 

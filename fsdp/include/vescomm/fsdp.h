@@ -1347,6 +1347,24 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_get_metrics(const vescomm_fsdp_t *engi
 VESCOMM_API vescomm_status_t vescomm_fsdp_progress(vescomm_fsdp_t *engine);
 
 /**
+ * Waits on device memory until the work of a stream is complete, and returns early if a rank or
+ * NCCL fails. Use it instead of cudaStreamSynchronize(), which waits for a dead rank for ever:
+ * streams of the trainer wait for gathers and sums. Makes progress meanwhile. After an error the
+ * kernels of NCCL have ended.
+ *
+ * @param stream  a cudaStream_t of the device of the engine, not only that of an event; NULL is the
+ *                legacy default stream. It must not be captured. On host memory it must be NULL,
+ *                and there is nothing to wait for.
+ * @return as the events. VESCOMM_ERROR_INVALID_ARGUMENT: the stream is captured, or another device
+ *         is current; nothing happened. VESCOMM_ERROR_TIMEOUT: the work takes longer than the
+ *         timeout.
+ *
+ * Collective: no.  Blocking: yes, at most the timeout.  Threads: one.  Source: vescomm_gpu_wait().
+ * Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_fsdp_wait_stream(vescomm_fsdp_t *engine, void *stream);
+
+/**
  * Returns the engine's own communicator of all ranks, to trace and to count its operations. It must
  * not be used for anything else. A trace of it has a span for each event, such as
  * "pre_forward block.0", and for each update of a unit, such as "update block.0", in the row

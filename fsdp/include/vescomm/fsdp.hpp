@@ -324,7 +324,7 @@ public:
     }
 
     void progress() { check(vescomm_fsdp_progress(get())); }
-
+    void wait_stream(void *stream) { check(vescomm_fsdp_wait_stream(get(), stream)); }
     // Owned by the engine; invalid after reset() and recover(), which replace it.
     vescomm_comm_t *comm() {
         vescomm_comm_t *comm = nullptr;

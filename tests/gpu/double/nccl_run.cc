@@ -15,16 +15,16 @@ std::vector<Access> accesses_of(const Call &call, const ncclComm &comm) {
     return {{call.source, source_bytes, false}, {call.output, output_bytes, true}};
 }
 
-// Waits until `ready`, under the lock of the group. Returns false if the communicator was aborted
-// or revoked, or if the wait took too long.
+// Waits until `ready`, under the lock of the group; `broken`: never. Returns false if the
+// communicator was aborted or revoked, or if the wait took too long.
 template <typename Ready>
-bool wait(std::unique_lock<std::mutex> &lock, ncclComm &comm, const std::string &what,
+bool wait(std::unique_lock<std::mutex> &lock, ncclComm &comm, bool broken, const std::string &what,
           const Ready &ready) {
     const auto limit = std::chrono::steady_clock::now() +
                        std::chrono::duration_cast<std::chrono::steady_clock::duration>(
                            std::chrono::duration<double>(patience_seconds()));
     const bool in_time = comm.group->changed.wait_until(
-        lock, limit, [&] { return comm.ends_work() || (comm.pending_break == 0 && ready()); });
+        lock, limit, [&] { return comm.ends_work() || (!broken && ready()); });
     if (comm.ends_work()) return false;
     if (in_time) return true;
     violation("rank " + std::to_string(comm.rank) + " waits too long in " + what + ": a deadlock");
@@ -36,10 +36,11 @@ void run_collective(ncclComm &comm, const Call &call, std::uint64_t number) {
     Group &group = *comm.group;
     std::unique_lock<std::mutex> lock(group.mutex);
     if (comm.ends_work()) return;
-    if (comm.pending_break != 0) comm.error = comm.pending_break;
+    const bool broken = comm.pending_break != 0;
+    if (broken) comm.error = comm.pending_break;
     Meeting &meeting = group.meetings[number];
     meeting.calls.resize(group.members.size());
-    if (comm.pending_break == 0) {
+    if (!broken) {
         meeting.calls[static_cast<std::size_t>(comm.rank)] = std::make_unique<Call>(call);
         if (++meeting.arrived == group.ranks()) {
             const std::string why = execute(meeting);
@@ -51,17 +52,18 @@ void run_collective(ncclComm &comm, const Call &call, std::uint64_t number) {
             group.changed.notify_all();
         }
     }
-    wait(lock, comm, describe(call), [&] { return meeting.done; });
+    wait(lock, comm, broken, describe(call), [&] { return meeting.done; });
 }
 
 void run_messages(ncclComm &comm, const std::vector<Call> &calls) {
     Group &group = *comm.group;
     std::unique_lock<std::mutex> lock(group.mutex);
     if (comm.ends_work()) return;
-    if (comm.pending_break != 0) comm.error = comm.pending_break;
+    const bool broken = comm.pending_break != 0;
+    if (broken) comm.error = comm.pending_break;
     std::vector<std::shared_ptr<Message>> sent;
     for (const Call &call : calls) {
-        if (call.kind != Kind::send || comm.pending_break != 0) continue;
+        if (call.kind != Kind::send || broken) continue;
         sent.push_back(std::make_shared<Message>(Message{call, false}));
         group.messages[{comm.rank, call.peer}].push_back(sent.back());
     }
@@ -69,7 +71,7 @@ void run_messages(ncclComm &comm, const std::vector<Call> &calls) {
     for (const Call &call : calls) {
         if (call.kind != Kind::receive) continue;
         auto &queue = group.messages[{call.peer, comm.rank}];
-        if (!wait(lock, comm, describe(call), [&] { return !queue.empty(); })) return;
+        if (!wait(lock, comm, broken, describe(call), [&] { return !queue.empty(); })) return;
         const auto message = queue.front();
         queue.pop_front();
         const std::size_t bytes = call.count * bytes_of(call.type);
@@ -82,7 +84,8 @@ void run_messages(ncclComm &comm, const std::vector<Call> &calls) {
         group.changed.notify_all();
     }
     for (const auto &message : sent)
-        if (!wait(lock, comm, describe(message->call), [&] { return message->taken; })) return;
+        if (!wait(lock, comm, broken, describe(message->call), [&] { return message->taken; }))
+            return;
 }
 
 }  // namespace

@@ -1,0 +1,134 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Waits of the trainer for its stream, while other ranks or NCCL fail.
+#include <atomic>
+#include <barrier>
+#include <thread>
+
+#include "fsdp/device/training.h"
+
+namespace vescomm::fsdp::testing {
+namespace {
+
+std::vector<UnitModel> small_model() {
+    return {{"a", {{.name = "w", .shape = {9}}}}, {"b", {{.name = "w", .shape = {9}}}}};
+}
+
+// Expects that the wait fails, and that no kernel runs afterwards.
+void expect_failed_wait(Engine &engine, gpu_double::Device &device, vescomm_status_t status,
+                        const std::string &says) {
+    try {
+        engine.wait_stream(device.stream);
+        ADD_FAILURE() << "no failure";
+    } catch (const Error &error) {
+        EXPECT_EQ(error.status(), status) << error.what();
+        EXPECT_NE(std::string(error.what()).find(says), std::string::npos) << error.what();
+    }
+    EXPECT_EQ(cudaStreamSynchronize(device.stream), 0);
+}
+
+TEST(DeviceWaits, EndWithTheWorkOfTheStream) {
+    run_ranks(2, [](Communicator &comm) {
+        gpu_double::Device device(comm.rank());
+        const Described described = describe(small_model(), "zero3", on_device());
+        Engine engine(described.spec, comm);
+        fill(engine);
+        engine.begin(VESCOMM_FSDP_EVAL);
+        engine.pre_forward(0, device.stream);
+        std::atomic<bool> read{false};
+        EXPECT_EQ(gpu_double::launch(device.stream, "forward", {}, [&] { read = true; }), 0);
+        engine.wait_stream(device.stream);
+        EXPECT_TRUE(read);
+        engine.post_forward(0, device.stream);
+        engine.wait_stream(nullptr);
+    });
+    EXPECT_EQ(gpu_double::take_violations(), "");
+}
+
+TEST(DeviceWaits, RefuseACapturedStream) {
+    run_ranks(1, [](Communicator &comm) {
+        gpu_double::Device device(comm.rank());
+        const Described described = describe(small_model(), "zero3", on_device());
+        Engine engine(described.spec, comm);
+        CUgraph_st *graph = nullptr;
+        ASSERT_EQ(cudaStreamBeginCapture(device.stream, 1), 0);
+        EXPECT_THROW(engine.wait_stream(device.stream), Error);
+        EXPECT_EQ(cudaStreamEndCapture(device.stream, &graph), 0) << "the capture stays valid";
+        cudaGraphDestroy(graph);
+        gpu_double::cudaSetDevice(5);
+        EXPECT_THROW(engine.wait_stream(device.stream), Error);
+        gpu_double::cudaSetDevice(comm.rank());
+        engine.wait_stream(device.stream);
+    });
+    EXPECT_EQ(gpu_double::take_violations(), "");
+}
+
+TEST(DeviceWaits, EndWhenNcclFails) {
+    std::barrier all(2);
+    run_ranks(2, [&](Communicator &comm) {
+        gpu_double::Device device(comm.rank());
+        const Described described = describe(small_model(), "zero3", on_device());
+        Engine engine(described.spec, comm);
+        fill(engine);
+        engine.wait_stream(device.stream);
+        engine.begin(VESCOMM_FSDP_LAST);
+        for (std::uint64_t unit = 0; unit < 2; ++unit) {
+            engine.pre_forward(unit, device.stream);
+            engine.post_forward(unit, device.stream);
+        }
+        engine.wait_stream(device.stream);
+        all.arrive_and_wait();
+        if (comm.rank() == 1) gpu_double::break_device(1, vescomm::internal::nccl::remote_error);
+        all.arrive_and_wait();
+        // The sum of the norm is a call of NCCL, whatever method the units have.
+        try {
+            for (std::uint64_t unit = 2; unit-- > 0;) {
+                engine.pre_backward(unit, device.stream);
+                write_on_device(engine, described.ids[unit], 0, comm.rank(), 2, false, device);
+                engine.post_backward(unit, device.stream);
+            }
+            engine.finish_backward(device.stream);
+            engine.norm();
+            ADD_FAILURE() << "no failure";
+        } catch (const Error &error) {
+            EXPECT_NE(std::string(error.what()).find("failed on rank 1: remote process"),
+                      std::string::npos)
+                << error.what();
+        }
+        EXPECT_THROW(engine.wait_stream(device.stream), Error);
+        EXPECT_EQ(cudaStreamSynchronize(device.stream), 0);
+    });
+    EXPECT_EQ(gpu_double::take_violations(), "");
+}
+
+TEST(DeviceWaits, EndWhenAnotherRankFails) {
+    std::barrier all(2);
+    run_ranks(2, [&](Communicator &comm) {
+        gpu_double::Device device(comm.rank());
+        vescomm_fsdp_spec_options_t options = on_device();
+        options.slots = options.gradient_slots = 1;
+        const Described described = describe(small_model(), "zero3", options);
+        Engine engine(described.spec, comm);
+        fill(engine);
+        const auto forward = [&] {
+            engine.begin(VESCOMM_FSDP_EVAL);
+            for (std::uint64_t unit = 0; unit < 2; ++unit) {
+                engine.pre_forward(unit, device.stream);
+                read_on_device(engine, described.ids[unit], device.stream);
+                engine.post_forward(unit, device.stream);
+            }
+        };
+        forward();  // the first gather waits on the host
+        engine.wait_stream(device.stream);
+        all.arrive_and_wait();
+        if (comm.rank() == 0) forward();
+        all.arrive_and_wait();
+        if (comm.rank() == 1) vescomm_comm_abort(engine.comm(), "rank 1 gives up");
+        else expect_failed_wait(engine, device, VESCOMM_ERROR_ABORTED, "rank 1 gives up");
+    });
+    EXPECT_EQ(gpu_double::take_violations(), "");
+}
+
+}  // namespace
+}  // namespace vescomm::fsdp::testing
