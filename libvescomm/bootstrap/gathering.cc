@@ -55,6 +55,11 @@ std::string list_ranks(std::span<const int> ranks) {
     return text + fmt::format(" and {} more", ranks.size() - shown);
 }
 
+bool is_same_call(std::string_view first, std::string_view second) {
+    return first == second ||
+           (first.starts_with(failed_call_label) && second.starts_with(failed_call_label));
+}
+
 std::string quote(std::string_view label) {
     const bool cut = label.size() > shown_label_bytes;
     return fmt::format("\"{}{}\"", label.substr(0, shown_label_bytes), cut ? "…" : "");
@@ -64,7 +69,7 @@ std::optional<Error> Gathering::begin(int rank, ContributionHead head) {
     Part &part = parts_[rank];
     if (part.begun || head.sequence != sequence_) return defect(rank);
     head.label.resize(std::min(head.label.size(), compared_label_bytes));
-    if (first_ >= 0 && head.label != label())
+    if (first_ >= 0 && !is_same_call(head.label, label()))
         return Error(
             VESCOMM_ERROR_MISMATCH,
             fmt::format("collective call {} differs between ranks: rank {} calls {}, rank {} "

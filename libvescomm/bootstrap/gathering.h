@@ -38,6 +38,12 @@ std::optional<ContributionHead> read_contribution_head(WireReader &reader);
 
 // "rank 3", "ranks 1, 2 and 5", "ranks 0, 1, …, 15 and 112 more".
 std::string list_ranks(std::span<const int> ranks);
+// The label of a rank whose call has failed, followed by the reason. All of them are the same call.
+constexpr std::string_view failed_call_label = "nothing, because its call failed: ";
+
+// True if two labels are those of the same call.
+bool is_same_call(std::string_view first, std::string_view second);
+
 // A label for a sentence: quoted, and shortened when it is very long.
 std::string quote(std::string_view label);
 

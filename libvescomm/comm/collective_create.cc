@@ -5,15 +5,18 @@
 #include <new>
 
 #include "base/error.h"
+#include "bootstrap/gathering.h"
 
 namespace vescomm::internal {
 
 void create_or_refuse(Communicator &comm, const std::function<void()> &make) {
     const auto refuse = [&](const std::string &why) {
         try {
-            comm.gather("nothing, because its call failed: " + why, {}, comm.deadline());
-        } catch (const Error &) {
-            // This rank knows the cause.
+            // Ranks that have failed agree, also for different reasons.
+            comm.gather(std::string(failed_call_label) + why, {}, comm.deadline());
+        } catch (const Error &error) {
+            // This rank knows the cause, and makes no further call that others could miss.
+            comm.fail(error.status, error.what());
         }
     };
     try {

@@ -15,7 +15,7 @@ void create_or_refuse(Communicator &comm, const std::function<void()> &make);
 // throws on a rank that cannot take part: its arguments are wrong, or it lacks a resource. That
 // rank then takes part in one more all-gather, whose label gives the reason, so that no rank waits
 // for it. If the other ranks are in a different all-gather, the communicator breaks on all ranks
-// with that reason. If all ranks have thrown the same error, nothing else happens.
+// with that reason. If all ranks have thrown, nothing else happens.
 template <typename Make>
 void collective_create(Communicator &comm, Make &&make) {
     // A reference to `make`: nothing is allocated here, where a failure would not be reported.

@@ -19,6 +19,7 @@
 #include "bootstrap/control.h"
 #include "bootstrap/control_thread.h"
 #include "bootstrap/descriptor_exchange.h"
+#include "bootstrap/gathering.h"
 
 namespace vescomm::internal::testing_support {
 
@@ -89,7 +90,7 @@ public:
         ++calls_;
         std::vector<std::string> all;
         for (const auto &[peer, said] : arrived) {
-            if (said.first != arrived.at(0).first)
+            if (!is_same_call(said.first, arrived.at(0).first))
                 throw Error(VESCOMM_ERROR_MISMATCH, "rank 0 called " + arrived.at(0).first +
                                                         " and rank " + std::to_string(peer) +
                                                         " called " + said.first);
