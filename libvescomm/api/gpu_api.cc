@@ -7,6 +7,7 @@
 #include "api/guard.h"
 #include "api/handles.h"
 #include "comm/collective_create.h"
+#include "gpu/device_arguments.h"
 #include "gpu/device_collectives.h"
 #include "gpu/gpu_libraries.h"
 
@@ -31,6 +32,10 @@ DeviceCommunicator::Options checked_options(const vescomm_gpu_comm_options_t *op
     wanted.workspace_bytes = given.workspace_bytes;
     wanted.min_ctas = given.min_ctas;
     wanted.max_ctas = given.max_ctas;
+    if (given.shrinkable != 0 && given.shrinkable != 1)
+        throw Error(VESCOMM_ERROR_INVALID_ARGUMENT, std::string(function) + ": shrinkable is " +
+                                                        std::to_string(given.shrinkable) +
+                                                        "; use 0 or 1");
     wanted.shrinkable = given.shrinkable != 0;
     if (given.method != nullptr) wanted.method = given.method;
     wanted.borrowed = static_cast<nccl::Comm>(given.nccl_comm);
@@ -135,7 +140,7 @@ vescomm_status_t vescomm_gpu_comm_get_info(const vescomm_gpu_comm_t *comm,
 vescomm_status_t vescomm_gpu_comm_check(vescomm_gpu_comm_t *comm) {
     return guarded([&] {
         require(comm, "vescomm_gpu_comm_check", "comm");
-        comm->value->check();
+        comm->value->check_failures();
     });
 }
 
@@ -150,7 +155,8 @@ vescomm_status_t vescomm_gpu_comm_free(vescomm_gpu_comm_t *comm) {
     return guarded([&] {
         if (comm == nullptr) return;
         require(comm, "vescomm_gpu_comm_free", "comm");
-        delete comm;
+        const std::unique_ptr<vescomm_gpu_comm> freed(comm);
+        freed->value->close();
     });
 }
 
@@ -160,6 +166,7 @@ vescomm_status_t vescomm_gpu_malloc(vescomm_gpu_comm_t *comm, std::uint64_t byte
         collective_create(*comm->parent, [&] {
             require(pointer, "vescomm_gpu_malloc", "pointer");
             comm->value->check_call("vescomm_gpu_malloc");
+            comm->value->begin_call({.kind = DeviceCall::Kind::allocate});
             *pointer = comm->value->allocate(bytes);
         });
     });
@@ -217,6 +224,7 @@ vescomm_status_t vescomm_gpu_explain(vescomm_gpu_comm_t *comm, const vescomm_lay
         require(comm, "vescomm_gpu_explain", "comm");
         require(layout, "vescomm_gpu_explain", "layout");
         require(text, "vescomm_gpu_explain", "text");
+        device::check_reduces("vescomm_gpu_explain", reduces, type);
         const DeviceProblem problem = device::problem_of(
             *comm->value,
             device::checked_placement("vescomm_gpu_explain", *comm->value, layout->value, type),

@@ -7,6 +7,7 @@
 #include "api/guard.h"
 #include "api/handles.h"
 #include "comm/collective_create.h"
+#include "gpu/device_arguments.h"
 
 using namespace vescomm::internal;
 
@@ -147,6 +148,7 @@ vescomm_status_t vescomm_gpu_buffer_explain(vescomm_gpu_buffer_t *buffer, std::i
         const char *function = "vescomm_gpu_buffer_explain";
         require(buffer, function, "buffer");
         require(text, function, "text");
+        device::check_reduces(function, reduces, buffer->value->type());
         const auto comm = buffer->value->comm(function);
         buffer->explanation = buffer->value->explain(*comm, reduces != 0);
         *text = buffer->explanation.c_str();

@@ -86,6 +86,13 @@ void check_reproducible(const char *function, const DeviceCommunicator &comm) {
                         "are not");
 }
 
+void check_reduces(const char *function, std::int32_t reduces, vescomm_type_t type) {
+    if (reduces != 0 && reduces != 1)
+        refuse(function, "reduces is " + std::to_string(reduces) + "; use 0 or 1");
+    check_type(function, type);
+    if (reduces == 1) nccl_type(function, type);
+}
+
 Reduction checked_reduction(const char *function, vescomm_type_t type, vescomm_op_t op) {
     return {nccl_type(function, type), nccl_op(function, op, type), type, op};
 }

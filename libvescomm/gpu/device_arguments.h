@@ -28,6 +28,8 @@ void check_overlap(const char *function, const char *first, std::uint64_t first_
                    const char *second, std::uint64_t second_bytes, const char *expected);
 // The layout has a shard for each rank.
 void check_layout(const char *function, const DeviceCommunicator &comm, const Layout &layout);
+// Throws unless it is 0, or 1 and there are sums of the type.
+void check_reduces(const char *function, std::int32_t reduces, vescomm_type_t type);
 // NCCL's type and operator.
 Reduction checked_reduction(const char *function, vescomm_type_t type, vescomm_op_t op);
 // Refuses reductions by NCCL if the communicator asks for reproducible ones.

@@ -68,6 +68,7 @@ std::unique_ptr<DeviceBuffer> DeviceBuffer::create(std::shared_ptr<DeviceCommuni
         memory = comm->find_memory(options.memory);
         check_memory(label, memory, options.offset_bytes, placement.size());
     }
+    comm->begin_call({.kind = DeviceCall::Kind::create_buffer});
     const Deadline deadline = comm->comm().deadline();
     require_same_layout(comm->comm(), label, deadline, layout);
     require_same(comm->comm(), label, deadline,
@@ -82,13 +83,14 @@ std::unique_ptr<DeviceBuffer> DeviceBuffer::create(std::shared_ptr<DeviceCommuni
         made->data_ = static_cast<char *>(made->options_.memory) + made->options_.offset_bytes;
     else made->data_ = static_cast<char *>(comm->allocate(made->placement_.size()));
     ++comm->find_memory(made->memory())->buffers;
+    made->number_ = comm->number_buffer();
     return made;
 }
 
 void DeviceBuffer::free() {
     const auto comm = comm_.lock();
     if (!comm || data_ == nullptr) return;
-    if (options_.memory == nullptr) comm->free(data_, 1);
+    if (options_.memory == nullptr) comm->free(data_, 1, place());
     else --comm->find_memory(memory())->buffers;
     data_ = nullptr;
 }

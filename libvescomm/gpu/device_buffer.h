@@ -51,6 +51,8 @@ public:
     vescomm_type_t type() const { return options_.type; }
     const std::string &name() const { return options_.name; }
     char *data() const { return data_; }
+    // The buffer, for comparisons of calls.
+    DeviceCall::Place place() const { return {DeviceCall::Place::In::buffer, number_, 0}; }
     char *shard(int rank) const { return data_ + placement_.begin(rank); }
     // Throws INVALID_ARGUMENT for a tensor that gaps divide.
     char *tensor(const char *function, std::size_t index) const;
@@ -78,6 +80,7 @@ private:
     const Layout layout_;
     const Options options_;
     const DevicePlacement placement_;
+    std::uint64_t number_ = 0;  // creations on the communicator before this one
     char *data_ = nullptr;
     // By `reduces`; empty until the first call.
     std::array<std::optional<DeviceMethod>, 2> methods_;

@@ -88,6 +88,7 @@ void run_group(const char *function, DeviceCommunicator &comm,
         RaggedCall call;
         call.placement = &buffers[k]->placement();
         call.reduction = reductions.empty() ? nullptr : &reductions[k];
+        call.place = buffers[k]->place();
         parts.choose(call, *buffers[k]);
         begun.push_back(device_call(call, buffers[k]->type()));
         if (call.placement->sum() == 0) continue;

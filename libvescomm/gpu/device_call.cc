@@ -24,6 +24,16 @@ const char *name_of(DeviceCall::Kind kind) {
             return "all_gather_v";
         case DeviceCall::Kind::reduce_scatter_v:
             return "reduce_scatter_v";
+        case DeviceCall::Kind::allocate:
+            return "vescomm_gpu_malloc()";
+        case DeviceCall::Kind::create_buffer:
+            return "vescomm_gpu_buffer_create()";
+        case DeviceCall::Kind::free:
+            return "the free";
+        case DeviceCall::Kind::split:
+            return "vescomm_gpu_comm_split()";
+        case DeviceCall::Kind::end:
+            return "vescomm_gpu_comm_free()";
     }
     return "a call";
 }
@@ -39,6 +49,33 @@ bool reduces(DeviceCall::Kind kind) {
 // One byte each, from the lowest, and the root in the upper half.
 constexpr int type_at = 8, op_at = 16, method_at = 24, root_at = 32;
 
+using Place = DeviceCall::Place;
+
+constexpr int in_bits = 2;
+
+std::uint64_t word_of(const Place &place) {
+    return place.number << in_bits | static_cast<std::uint64_t>(place.in);
+}
+
+Place place_of(std::uint64_t word, std::uint64_t offset) {
+    return {static_cast<Place::In>(word & ((1 << in_bits) - 1)), word >> in_bits, offset};
+}
+
+bool exists(const Place &place) {
+    return place.in <= Place::In::buffer;
+}
+
+std::string text_of(const Place &place) {
+    switch (place.in) {
+        case Place::In::memory:
+            return fmt::format("byte {} of allocation {}", place.offset, place.number);
+        case Place::In::buffer:
+            return fmt::format("buffer {}", place.number);
+        default:
+            return "memory of the program";
+    }
+}
+
 }  // namespace
 
 void DeviceCall::set_shards(const DevicePlacement &placement) {
@@ -53,31 +90,45 @@ DeviceCall::Words DeviceCall::words() const {
     };
     return {byte(kind, 0) | byte(type, type_at) | byte(op, op_at) | byte(method, method_at) |
                 std::uint64_t{static_cast<std::uint32_t>(root)} << root_at,
-            elements, digest};
+            elements,
+            digest,
+            word_of(data),
+            data.offset,
+            word_of(source),
+            source.offset};
 }
 
 std::optional<DeviceCall> DeviceCall::from_words(const Words &words) {
     const auto byte = [&](int at) { return static_cast<int>(words[0] >> at & 0xff); };
-    if (byte(0) < static_cast<int>(Kind::all_reduce) ||
-        byte(0) > static_cast<int>(Kind::reduce_scatter_v) ||
+    if (byte(0) < static_cast<int>(Kind::all_reduce) || byte(0) > static_cast<int>(Kind::end) ||
         byte(method_at) > static_cast<int>(DeviceMethod::copy_engine))
         return {};
+    const Place data = place_of(words[3], words[4]), source = place_of(words[5], words[6]);
+    if (!exists(data) || !exists(source)) return {};
     return DeviceCall{.kind = static_cast<Kind>(byte(0)),
                       .type = byte(type_at),
                       .op = byte(op_at),
                       .method = static_cast<DeviceMethod>(byte(method_at)),
                       .root = static_cast<std::int32_t>(words[0] >> root_at),
                       .elements = words[1],
-                      .digest = words[2]};
+                      .digest = words[2],
+                      .data = data,
+                      .source = source};
 }
 
-std::string DeviceCall::text() const {
+std::string DeviceCall::text(bool places) const {
+    if (kind == Kind::free) return "the free of " + text_of(data);
+    if (kind > Kind::reduce_scatter_v) return name_of(kind);
     std::string details;
     if (kind == Kind::broadcast) details = fmt::format("root {}", root);
     if (reduces(kind)) details = name_of_op(op);
     if (is_ragged(kind))
         details += fmt::format("{}sizes of shards {:05x}, {}", details.empty() ? "" : ", ",
                                digest & 0xfffff, internal::name_of(method));
+    if (places) {
+        details += ", in " + text_of(data);
+        if (kind == Kind::all_reduce && source != data) details += ", from " + text_of(source);
+    }
     return fmt::format("{} of {} {} ({})", name_of(kind), elements, name_of_type(type), details);
 }
 

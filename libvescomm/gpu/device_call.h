@@ -13,10 +13,30 @@
 
 namespace vescomm::internal {
 
-// A collective on device memory: what must be the same on all ranks. A value.
+// A collective call on a device communicator: what must be the same on all ranks. A value.
 struct DeviceCall {
-    enum class Kind : std::uint8_t { all_reduce = 1, broadcast, all_gather_v, reduce_scatter_v };
-    using Words = std::array<std::uint64_t, 3>;
+    enum class Kind : std::uint8_t {
+        all_reduce = 1,
+        broadcast,
+        all_gather_v,
+        reduce_scatter_v,
+        allocate,
+        create_buffer,
+        free,  // of memory or of a buffer
+        split,
+        end  // of the communicator: the last call
+    };
+    using Words = std::array<std::uint64_t, 7>;
+    // The place of an array: in memory of the program, of which the ranks know nothing; in memory
+    // of DeviceCommunicator::allocate(); or it is a device buffer.
+    struct Place {
+        enum class In : std::uint8_t { program, memory, buffer };
+        In in = In::program;
+        std::uint64_t number = 0;  // of the memory or buffer; the same on every rank
+        std::uint64_t offset = 0;  // bytes within the memory
+
+        bool operator==(const Place &) const = default;
+    };
 
     Kind kind = Kind::all_reduce;
     vescomm_type_t type = VESCOMM_TYPE_DEFAULT;
@@ -25,6 +45,10 @@ struct DeviceCall {
     std::int32_t root = 0;  // broadcasts
     std::uint64_t elements = 0;  // in the whole buffer
     std::uint64_t digest = 0;  // ragged collectives: digest of the sizes of all shards
+    // The whole buffer of a ragged collective, the data of a broadcast, the output of an
+    // all_reduce, what is freed. In memory of the program if there are no elements.
+    Place data{};
+    Place source{};  // all_reduce
 
     void set_shards(const DevicePlacement &placement);
     // The call as another rank reads it.
@@ -32,8 +56,8 @@ struct DeviceCall {
     // Nothing if the words are those of no call.
     static std::optional<DeviceCall> from_words(const Words &words);
     bool operator==(const DeviceCall &) const = default;
-    // "all_reduce of 10 f32 (sum)".
-    std::string text() const;
+    // "all_reduce of 10 f32 (sum)". `places`: with the places of its arrays.
+    std::string text(bool places = false) const;
 };
 
 }  // namespace vescomm::internal

@@ -50,6 +50,7 @@ constexpr std::size_t max_unexpected = 256;
 // Memory begins with zeros, which are those of no calls.
 struct DeviceCallMatch::Board {
     Word calls;
+    Word waiting;  // 1: in a wait for its device
     std::array<Entry, ring_calls> ring;
 
     Entry &entry(std::uint64_t call) { return ring[call % ring_calls]; }
@@ -87,10 +88,14 @@ std::string DeviceCallMatch::add(const DeviceCall &call) noexcept {
 
 std::string DeviceCallMatch::difference(std::uint64_t number, const DeviceCall &mine, int rank,
                                         const DeviceCall &other) const {
+    const bool places = mine.data != other.data || mine.source != other.source;
     return fmt::format(
         "call {} on the device communicator is {} on rank {} and {} on rank {}; every rank must "
-        "make the same calls in the same order",
-        number, mine.text(), memory_->comm().rank(), other.text(), rank);
+        "make the same calls in the same order{}",
+        number, mine.text(places), memory_->comm().rank(), other.text(places), rank,
+        places ? ", on the same buffers and allocations, which are numbered from 0 in the order of "
+                 "their creation"
+               : "");
 }
 
 std::string DeviceCallMatch::compare(Peer &peer) const {
@@ -141,16 +146,40 @@ void DeviceCallMatch::send_to_nodes() const {
     notes_.send(last);
 }
 
+void DeviceCallMatch::set_waiting(bool waiting) noexcept {
+    board(memory_->comm().rank()).waiting.store(waiting ? 1 : 0, std::memory_order_release);
+}
+
 std::string DeviceCallMatch::behind() const {
-    std::vector<int> ranks;
-    for (const Peer &peer : peers_)
-        if (board(peer.rank).calls.load(std::memory_order_acquire) < calls_)
-            ranks.push_back(peer.rank);
-    if (ranks.empty()) return {};
-    const bool one = ranks.size() == 1;
-    return fmt::format("{} {} of this node {} not made call {} on the device communicator",
-                       one ? "rank" : "ranks", fmt::join(ranks, ", "), one ? "has" : "have",
-                       calls_);
+    if (peers_.empty()) return {};
+    std::vector<int> late, elsewhere;
+    std::uint64_t first = calls_;  // call that one of them has not made
+    for (const Peer &peer : peers_) {
+        const Board &its = board(peer.rank);
+        if (const auto made = its.calls.load(std::memory_order_acquire); made < calls_) {
+            late.push_back(peer.rank);
+            first = std::min(first, made + 1);
+        } else if (its.waiting.load(std::memory_order_acquire) == 0) elsewhere.push_back(peer.rank);
+    }
+    const auto name = [](std::vector<int> &ranks) {
+        std::ranges::sort(ranks);
+        return fmt::format("; {} {} of this node", ranks.size() == 1 ? "rank" : "ranks",
+                           fmt::join(ranks, ", "));
+    };
+    if (!late.empty()) {
+        const auto call = board(memory_->comm().rank()).entry(first).read(first);
+        return fmt::format("{} {} not made call {} on the device communicator{}", name(late),
+                           late.size() == 1 ? "has" : "have", first,
+                           call ? ", which is " + call->text() : "");
+    }
+    std::string text =
+        "; the ranks of this node have made the same calls: see whether they have launched the "
+        "same graphs";
+    if (!elsewhere.empty())
+        text += fmt::format("{} {} not wait for {} in vescomm", name(elsewhere),
+                            elsewhere.size() == 1 ? "does" : "do",
+                            elsewhere.size() == 1 ? "its device" : "their devices");
+    return text;
 }
 
 }  // namespace vescomm::internal

@@ -36,8 +36,10 @@ public:
     void send_to_nodes() const;
     // True: there are other nodes, and calls pass between them.
     bool between_nodes() const { return notes_.connected(); }
-    // The sentence that names the ranks of the node that have made fewer calls than this one;
-    // empty: there are none.
+    // This rank begins or ends a wait for its device.
+    void set_waiting(bool waiting) noexcept;
+    // After a timeout: what other ranks of the node have not done, as the end of a sentence. Empty:
+    // there are no other ranks.
     std::string behind() const;
 
     // Number of last calls of a rank that another one can compare.

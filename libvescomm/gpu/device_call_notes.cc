@@ -44,8 +44,8 @@ DeviceCallNotes::~DeviceCallNotes() {
 void DeviceCallNotes::send(const std::vector<Call> &calls) const {
     std::string bytes;
     for (const Call &call : calls) {
-        const DeviceCall::Words words = call.call.words();
-        const Packed packed{call.number, words[0], words[1], words[2]};
+        Packed packed{call.number};
+        std::ranges::copy(call.call.words(), packed.begin() + 1);
         bytes.append(reinterpret_cast<const char *>(packed.data()), sizeof packed);
     }
     if (bytes.empty()) return;
@@ -59,7 +59,9 @@ std::vector<DeviceCallNotes::Call> DeviceCallNotes::take() {
         for (std::size_t at = 0; at + sizeof(Packed) <= bytes.size(); at += sizeof(Packed)) {
             Packed packed;
             std::memcpy(packed.data(), bytes.data() + at, sizeof packed);
-            if (const auto call = DeviceCall::from_words({packed[1], packed[2], packed[3]}))
+            DeviceCall::Words words;
+            std::copy(packed.begin() + 1, packed.end(), words.begin());
+            if (const auto call = DeviceCall::from_words(words))
                 calls.push_back({rank, packed[0], *call});
         }
     return calls;

@@ -19,6 +19,7 @@ void run_checked(const char *function, DeviceCommunicator &comm, RaggedCall call
     const DevicePlacement &placement = *call.placement;
     const bool reduces = call.reduction != nullptr;
     call.method = choose_device_method(problem_of(comm, placement, reduces)).method;
+    if (placement.sum() != 0) call.place = comm.place_of(call.whole);
     const DeviceCall begun = device_call(call, type);
     if (placement.sum() == 0) return comm.begin_call(begun);
     check_pointer(function, reduces ? "source" : "output", call.whole, type);
@@ -88,16 +89,18 @@ void all_reduce(DeviceCommunicator &comm, const void *source, void *output, std:
     check_count(function, count);
     check_reproducible(function, comm);
     const Reduction reduction = checked_reduction(function, type, op);
-    const DeviceCall begun{.kind = DeviceCall::Kind::all_reduce,
-                           .type = type,
-                           .op = op,
-                           .elements = static_cast<std::uint64_t>(count)};
+    DeviceCall begun{.kind = DeviceCall::Kind::all_reduce,
+                     .type = type,
+                     .op = op,
+                     .elements = static_cast<std::uint64_t>(count)};
     if (count == 0) return comm.begin_call(begun);
     check_pointer(function, "source", source, type);
     check_pointer(function, "output", output, type);
     const std::uint64_t bytes = static_cast<std::uint64_t>(count) * size_of(type);
     check_overlap(function, static_cast<const char *>(source), bytes,
                   static_cast<const char *>(output), bytes, static_cast<const char *>(output));
+    begun.data = comm.place_of(output);
+    begun.source = comm.place_of(source);
     comm.begin_call(begun);
     comm.call("ncclAllReduce()", [&] {
         return comm.libraries().nccl.all_reduce(source, output, static_cast<std::size_t>(count),
@@ -114,12 +117,13 @@ void broadcast(DeviceCommunicator &comm, void *data, std::int64_t count, vescomm
     if (root < 0 || root >= comm.ranks())
         refuse(function, "root is " + std::to_string(root) + "; ranks are 0 to " +
                              std::to_string(comm.ranks() - 1));
-    const DeviceCall begun{.kind = DeviceCall::Kind::broadcast,
-                           .type = type,
-                           .root = root,
-                           .elements = static_cast<std::uint64_t>(count)};
+    DeviceCall begun{.kind = DeviceCall::Kind::broadcast,
+                     .type = type,
+                     .root = root,
+                     .elements = static_cast<std::uint64_t>(count)};
     if (count == 0) return comm.begin_call(begun);
     check_pointer(function, "data", data, type);
+    begun.data = comm.place_of(data);
     comm.begin_call(begun);
     comm.call("ncclBroadcast()", [&] {
         return comm.libraries().nccl.broadcast(data, data,

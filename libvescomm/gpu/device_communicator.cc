@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/device_communicator.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "comm/agree.h"
@@ -49,7 +50,7 @@ void DeviceCommunicator::compare_options(Deadline deadline) {
                   {"min_ctas", std::to_string(options_.min_ctas)},
                   {"max_ctas", std::to_string(options_.max_ctas)},
                   {"shrinkable", std::to_string(options_.shrinkable)},
-                  {"method", options_.method},
+                  {"method", options_.method.empty() ? "NULL" : options_.method},
                   {"nccl_comm", options_.borrowed != nullptr ? "given" : "NULL"},
                   {"the version of NCCL", nccl_version_text(libraries_.nccl_version)}});
 }
@@ -57,6 +58,7 @@ void DeviceCommunicator::compare_options(Deadline deadline) {
 void DeviceCommunicator::connect() {
     Communicator &c = *comm_;
     compare_options(c.deadline());
+    // The number of its device, and rank 0's id of NCCL.
     const auto ids = agree(c, "device communicator creation", c.deadline(), [&] {
         if (c.config().encryption == "yes" && c.nodes().count() > 1)
             throw Error(VESCOMM_ERROR_UNSUPPORTED,
@@ -67,14 +69,15 @@ void DeviceCommunicator::connect() {
             throw Error(VESCOMM_ERROR_SYSTEM, "cudaGetDevice() failed: " + cuda_reason(error));
         if (options_.borrowed != nullptr) check_borrowed(device);
         nccl_.use_device(device);
-        if (rank() != 0 || options_.borrowed != nullptr) return std::string();
+        const std::string own = std::to_string(device) + '\n';
+        if (rank() != 0 || options_.borrowed != nullptr) return own;
         nccl::UniqueId id;
         if (const auto result = libraries_.nccl.get_unique_id(&id); result != nccl::success)
             throw Error(status_of(result), "ncclGetUniqueId() failed: " + reason(result));
-        return std::string(id.internal, sizeof id.internal);
+        return own + std::string(id.internal, sizeof id.internal);
     });
     if (options_.borrowed != nullptr) nccl_.set(options_.borrowed);
-    else create_nccl(ids[0]);
+    else create_nccl(ids);
     complete();
 }
 
@@ -107,7 +110,28 @@ nccl::Config DeviceCommunicator::nccl_config() const {
     return config;
 }
 
-void DeviceCommunicator::create_nccl(const std::string &text) {
+std::string DeviceCommunicator::advice_on_devices(const std::string &why,
+                                                  const std::vector<std::string> &devices) const {
+    // "Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 1000"
+    if (why.find("uplicate GPU") == std::string::npos) return {};
+    const Nodes &nodes = comm_->nodes();
+    std::string same;
+    for (int first = 0; first < ranks() && same.empty(); ++first)
+        for (int second = first + 1; second < ranks() && same.empty(); ++second)
+            if (nodes.node_of(first) == nodes.node_of(second) &&
+                devices[static_cast<std::size_t>(first)] ==
+                    devices[static_cast<std::size_t>(second)])
+                same = "; ranks " + std::to_string(first) + " and " + std::to_string(second) +
+                       " of one node both have the current device " +
+                       devices[static_cast<std::size_t>(first)];
+    return same + "; call cudaSetDevice(local rank) before, so that each rank has a GPU of its own";
+}
+
+void DeviceCommunicator::create_nccl(const std::vector<std::string> &answers) {
+    std::vector<std::string> devices;
+    for (const std::string &answer : answers)
+        devices.push_back(answer.substr(0, answer.find('\n')));
+    const std::string text = answers[0].substr(std::min(devices[0].size() + 1, answers[0].size()));
     nccl::UniqueId id;
     if (text.size() != sizeof id.internal)
         throw Error(VESCOMM_ERROR_INTERNAL, "rank 0 sent an id of NCCL of the wrong size");
@@ -124,6 +148,12 @@ void DeviceCommunicator::create_nccl(const std::string &text) {
         [made, id, ranks = ranks(), rank = rank(), init = libraries_.nccl.comm_init_rank_config](
             const cuda::Runtime &) { return init(&made->comm, ranks, id, rank, &made->config); });
     nccl_.set(made->comm);
+    if (result != nccl::success && result != nccl::in_progress) {
+        const std::string why = reason(result);
+        if (const std::string advice = advice_on_devices(why, devices); !advice.empty())
+            fail_call(status_of(result), std::string(function) + " failed on rank " +
+                                             std::to_string(rank()) + ": " + why + advice);
+    }
     require(result, function);
 }
 
@@ -153,10 +183,21 @@ void DeviceCommunicator::check_borrowed(int device) const {
 
 void DeviceCommunicator::check() {
     end_if_broken([&] { comm_->check(); });
+    check_nccl();
+}
+
+void DeviceCommunicator::check_failures() {
+    end_if_broken([&] { comm_->failure().check(); });
+    check_nccl();
+}
+
+void DeviceCommunicator::check_nccl() {
     const nccl::Result error = nccl_.state();
-    if (error != nccl::success && error != nccl::in_progress)
-        fail_call(status_of(error),
-                  "NCCL failed on rank " + std::to_string(rank()) + ": " + reason(error));
+    if (failed(error)) fail_call(status_of(error), failure_text(error));
+}
+
+std::string DeviceCommunicator::failure_text(nccl::Result error) const {
+    return "NCCL failed on rank " + std::to_string(rank()) + ": " + reason(error);
 }
 
 void DeviceCommunicator::begin_call(const DeviceCall &call) {
@@ -186,8 +227,7 @@ void DeviceCommunicator::fail_call(vescomm_status_t status, const std::string &w
 }
 
 std::string DeviceCommunicator::late_ranks() const {
-    const std::string late = calls_ ? calls_->behind() : "";
-    return late.empty() ? "" : "; " + late;
+    return calls_ ? calls_->behind() : "";
 }
 
 void DeviceCommunicator::check_call(const char *function) {
@@ -270,62 +310,6 @@ void DeviceCommunicator::fail(vescomm_status_t status, const std::string &why) {
     end_nccl();
     comm_->failure().check();  // the first cause, if it was another one
     throw Error(status, why);
-}
-
-// ---- the end ----
-
-DeviceCommunicator::~DeviceCommunicator() {
-    const RelaxedCapture relaxed(libraries_.cuda);
-    if (comm_->failure().broken()) abort_nccl();
-    if (!memories_.empty() || workspace_ != nullptr) {
-        if (device_is_idle()) {
-            for (const auto &[pointer, memory] : memories_) release(pointer, memory);
-            if (workspace_ != nullptr) release(workspace_, {});
-        } else {
-            log_leak(*comm_, "its device memory", "work of the device may still use it");
-            if (peer_links_) peer_links_->leak();
-        }
-    }
-    nccl_.finalize();
-    abort_nccl();  // no effect if it has been finalized
-}
-
-void DeviceCommunicator::end_nccl() noexcept {
-    if (peer_links_) peer_links_->end();
-    nccl_.end();
-}
-
-void DeviceCommunicator::abort_nccl() noexcept {
-    if (peer_links_) peer_links_->end();
-    nccl_.abort();
-}
-
-BackgroundCall DeviceCommunicator::synchronize_device() const {
-    return call_on_device(libraries_.cuda, device(),
-                          [](const cuda::Runtime &cuda) { return cuda.device_synchronize(); });
-}
-
-cuda::Error DeviceCommunicator::wait_for_device(const char *what) {
-    const BackgroundCall idle = synchronize_device();
-    poll(what, [&] { return idle.done(); });
-    return idle.result();
-}
-
-bool DeviceCommunicator::usable() const {
-    try {
-        comm_->check();
-        return true;
-    } catch (const Error &) {
-        return false;
-    }
-}
-
-bool DeviceCommunicator::device_is_idle() noexcept {
-    if (nccl_.forgotten()) return false;
-    const BackgroundCall wait = synchronize_device();
-    // After any other error of CUDA no work of the device runs any more.
-    return wait.wait(comm_->failure().broken() ? end_limit(*comm_) : comm_->deadline()) &&
-           wait.result() != cuda::capture_unsupported;
 }
 
 }  // namespace vescomm::internal

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -68,8 +69,14 @@ public:
     static std::unique_ptr<DeviceCommunicator> shrink(DeviceCommunicator &parent,
                                                       std::shared_ptr<Communicator> survivors,
                                                       const Options &options);
-    // Collective, unless the communicator is broken.
+    // As close(), without its failure.
     ~DeviceCommunicator();
+
+    // Collective, unless the communicator is broken: waits for the work of the device, frees the
+    // memory, and ends NCCL's communicator. If the communicator breaks meanwhile, or the deadline
+    // passes, aborts NCCL's communicator, and throws the failure at the end. Only the first call
+    // has an effect. No other function is called afterwards.
+    void close();
 
     int rank() const { return comm_->rank(); }
     int ranks() const { return comm_->ranks(); }
@@ -83,8 +90,10 @@ public:
     bool derived() const { return derived_; }
 
     // Throws the failure of the communicator or of NCCL; NCCL's communicator then is aborted or
-    // revoked.
+    // revoked. INVALID_ARGUMENT: the communicator was finalized.
     void check();
+    // check(), also after the communicator was finalized.
+    void check_failures();
     // Throws unless a call can be made: check(), and the current device must be that of create().
     void check_call(const char *function);
     // Throws unless the current device is that of create().
@@ -119,17 +128,22 @@ public:
     void *allocate(std::uint64_t bytes);
     // Collective, blocking: waits for the work of the device. Throws INVALID_ARGUMENT if no memory
     // of allocate() begins there, if more than `users` buffers use it, or while a stream of the
-    // device is captured.
-    void free(void *pointer, int users = 0);
+    // device is captured. Throws MISMATCH if another rank frees other memory instead. `freed`: the
+    // buffer that has the memory.
+    void free(void *pointer, int users = 0, const std::optional<DeviceCall::Place> &freed = {});
     // The memory of allocate() that begins there; nullptr if there is none.
     DeviceMemory *find_memory(void *pointer);
     const DeviceMemory *find_memory(void *pointer) const;
+    // The place of an array, for comparisons of calls.
+    DeviceCall::Place place_of(const void *pointer) const;
+    // Collective: the number of the next device buffer.
+    std::uint64_t number_buffer() { return buffers_++; }
 
     // The reason why kernels of ranks cannot read one another's memory, the same on every rank;
     // empty: they can, and there are peer_links().
     const std::string &why_no_peers() const { return why_no_peers_; }
     const PeerLinks *peer_links() const { return peer_links_.get(); }
-    // Copies that read windows of other ranks are put on a stream; see NcclCommunicator.
+    // Copies or kernels that use windows of other ranks are put on a stream; see NcclCommunicator.
     void keep_windows() { nccl_.keep_windows(); }
 
     // Breaks the communicator, and throws.
@@ -150,15 +164,22 @@ private:
     // Collective: what NCCL's communicator is needed for.
     void complete();
     nccl::Config nccl_config() const;
-    // Creates NCCL's communicator.
-    void create_nccl(const std::string &id);
+    // Creates NCCL's communicator. `answers`: of all ranks, the number of the device, and on rank 0
+    // NCCL's id.
+    void create_nccl(const std::vector<std::string> &answers);
+    // If NCCL does not accept two ranks on one GPU: the ranks, and what to do, as the end of a
+    // sentence.
+    std::string advice_on_devices(const std::string &why,
+                                  const std::vector<std::string> &devices) const;
     // Throws unless the caller's communicator of NCCL has the ranks of this one, on this device.
     void check_borrowed(int device) const;
     // fail(), unless the ranks have made different calls: that then is the failure.
     [[noreturn]] void fail_call(vescomm_status_t status, const std::string &why);
+    // Throws the failure of NCCL.
+    void check_nccl();
     // Throws MISMATCH if the ranks have made different calls.
     void compare_calls();
-    // The ranks that a call waits for, as the end of a sentence.
+    // Names what other ranks have not done when a wait ends at its deadline: the end of a sentence.
     std::string late_ranks() const;
     // Polls until NCCL has ended what it does in the background. Returns its result.
     nccl::Result settle(const char *function);
@@ -199,13 +220,21 @@ private:
     BackgroundCall synchronize_device() const;
     // Waits for all work of the device. Throws as wait(). Returns CUDA's error.
     cuda::Error wait_for_device(const char *what);
+    // Waits for all work of the device before the end, also if the communicator was freed. Throws
+    // as wait(). Returns false if some may still run.
+    bool wait_for_last_work();
     // False if the communicator is broken or was freed.
     bool usable() const;
     // Waits for all work of the device within the limit. Returns false if some may still run.
-    bool device_is_idle() noexcept;
+    bool device_is_idle(Deadline limit) noexcept;
     // The text of an error of CUDA, which it clears: the program does not find it later.
     std::string cuda_reason(cuda::Error error) const;
     std::string reason(nccl::Result result) const { return nccl_.reason(result); }
+    static bool failed(nccl::Result state) {
+        return state != nccl::success && state != nccl::in_progress;
+    }
+    // The sentence of an asynchronous error of NCCL.
+    std::string failure_text(nccl::Result error) const;
     void register_memory(void *pointer, DeviceMemory &memory);
     // Collective: prepares the kernels that read other ranks' memory, if all ranks can.
     void link_peers();
@@ -223,7 +252,9 @@ private:
     void *workspace_ = nullptr;
     std::map<void *, DeviceMemory> memories_;  // of allocate(), by first address
     std::uint64_t allocations_ = 0;  // calls of allocate() that succeeded on all ranks
+    std::uint64_t buffers_ = 0;  // calls of number_buffer()
     std::unique_ptr<DeviceCallMatch> calls_;
+    bool closed_ = false;  // close() was called
 };
 
 // The status of a failure of NCCL.

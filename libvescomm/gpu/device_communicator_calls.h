@@ -30,6 +30,22 @@ void DeviceCommunicator::end_if_broken(const Progress &make_progress) {
     }
 }
 
+// Its lifetime is a wait of this rank for its device, which the others name after a timeout.
+class ShownWait {
+public:
+    explicit ShownWait(DeviceCallMatch *calls) : calls_(calls) {
+        if (calls_ != nullptr) calls_->set_waiting(true);
+    }
+    ~ShownWait() {
+        if (calls_ != nullptr) calls_->set_waiting(false);
+    }
+    ShownWait(const ShownWait &) = delete;
+    ShownWait &operator=(const ShownWait &) = delete;
+
+private:
+    DeviceCallMatch *const calls_;
+};
+
 template <typename Done>
 void DeviceCommunicator::poll(const char *what, const Done &done) {
     LoopDeadline limit(comm_->deadline(), Clock::now());
@@ -40,6 +56,7 @@ void DeviceCommunicator::poll(const char *what, const Done &done) {
     auto pause = std::chrono::microseconds(10);
     Clock::duration long_wait = std::chrono::milliseconds(250);
     const Clock::time_point begin = Clock::now();
+    const ShownWait shown(calls_.get());
     while (!done()) {
         end_if_broken([&] { comm_->try_progress(); });
         compare_calls();

@@ -203,6 +203,7 @@ std::unique_ptr<DeviceCommunicator> DeviceCommunicator::split(DeviceCommunicator
     const auto split = parent.libraries_.nccl.comm_split;
 
     // All ranks have come, with arguments that are accepted.
+    parent.begin_call({.kind = DeviceCall::Kind::split});
     const Deadline deadline = c.deadline();
     const std::string why = first_sentence(agree(c, label, later_than(deadline), [&] {
         parent.check_call(call);

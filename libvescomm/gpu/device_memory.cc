@@ -4,6 +4,7 @@
 // The registered memory of a device communicator. ncclMemAlloc() itself falls back to cudaMalloc()
 // where the device has no memory that can be shared.
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "comm/agree.h"
@@ -125,7 +126,18 @@ DeviceMemory *DeviceCommunicator::find_memory(void *pointer) {
     return const_cast<DeviceMemory *>(std::as_const(*this).find_memory(pointer));
 }
 
-void DeviceCommunicator::free(void *pointer, int users) {
+DeviceCall::Place DeviceCommunicator::place_of(const void *pointer) const {
+    const auto after = memories_.upper_bound(const_cast<void *>(pointer));
+    if (after == memories_.begin()) return {};
+    const auto &[begin, memory] = *std::prev(after);
+    const auto offset = static_cast<std::uint64_t>(static_cast<const char *>(pointer) -
+                                                   static_cast<const char *>(begin));
+    if (offset >= memory.bytes) return {};
+    return {DeviceCall::Place::In::memory, memory.number, offset};
+}
+
+void DeviceCommunicator::free(void *pointer, int users,
+                              const std::optional<DeviceCall::Place> &freed) {
     const DeviceMemory *memory = find_memory(pointer);
     if (memory == nullptr)
         throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
@@ -138,14 +150,17 @@ void DeviceCommunicator::free(void *pointer, int users) {
     const RelaxedCapture relaxed(libraries_.cuda);
     // NCCL unmaps the memory without waiting for work that uses it.
     if (!usable()) {
-        if (comm_->failure().broken()) abort_nccl();
-        if (device_is_idle()) release(pointer, *memory);
+        const bool broken = comm_->failure().broken();
+        if (broken) abort_nccl();
+        if (device_is_idle(broken ? end_limit(*comm_) : comm_->deadline()))
+            release(pointer, *memory);
         else log_leak(*comm_, "memory", "work of the device may still use it");
     } else {
         if (wait_for_device("the work of the device, to free memory") == cuda::capture_unsupported)
             throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
                         "memory cannot be freed while a stream of the device is captured into a "
                         "graph; end the capture first");
+        begin_call({.kind = DeviceCall::Kind::free, .data = freed.value_or(place_of(pointer))});
         release(pointer, *memory);
     }
     memories_.erase(pointer);

@@ -178,7 +178,8 @@ DeviceCall device_call(const RaggedCall &call, vescomm_type_t type) {
         .kind = reduces ? DeviceCall::Kind::reduce_scatter_v : DeviceCall::Kind::all_gather_v,
         .type = type,
         .op = reduces ? call.reduction->own_op : VESCOMM_SUM,
-        .method = call.method};
+        .method = call.method,
+        .data = call.place};
     made.set_shards(*call.placement);
     return made;
 }

@@ -32,6 +32,7 @@ struct RaggedCall {
     char *workspace = nullptr;  // padded_bytes(), for `padded`
     // For `peer` and `copy_engine`: the address of the whole buffer of each rank.
     std::vector<char *> peers;
+    DeviceCall::Place place;  // of `whole`, if there are elements
 };
 
 // The call as it is compared between ranks.

@@ -42,8 +42,8 @@ std::string NcclCommunicator::reason(nccl::Result result) const {
 
 // ---- the end ----
 
-void NcclCommunicator::finalize() noexcept {
-    if (options_.borrowed || !usable()) return;
+bool NcclCommunicator::finalize() noexcept {
+    if (options_.borrowed || !usable()) return true;
     const BackgroundCall end = call_on_device(
         libraries_.cuda, device_, [nccl = libraries_.nccl, comm = nccl_](const cuda::Runtime &) {
             const nccl::Result result = nccl.comm_finalize(comm);
@@ -52,12 +52,13 @@ void NcclCommunicator::finalize() noexcept {
     const Deadline limit = comm_.deadline();
     const auto turn = [&] { return Deadline::after(std::min(limit.seconds_left(), 0.01)); };
     while (!end.wait(turn()) && !comm_.failure().broken() && !limit.expired()) continue;
-    if (end.done() && end.result() != nccl::success) return;
+    if (end.done() && end.result() != nccl::success) return false;
     nccl_ = nullptr;
-    if (end.done()) return;
+    if (end.done()) return true;
     forget(
         "ncclCommFinalize() does not return; it waits for graphs that captured its calls, and for "
         "earlier work of their streams");
+    return false;
 }
 
 void NcclCommunicator::end() noexcept {

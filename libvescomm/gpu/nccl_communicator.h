@@ -68,8 +68,9 @@ public:
     void keep_windows() { keeps_windows_ = true; }
 
     // Ends it in an orderly way. Needs no progress of `comm`, which may have been freed. No effect
-    // on one of the program.
-    void finalize() noexcept;
+    // on one of the program. Returns false if it does not end: within the deadline, or because
+    // `comm` breaks.
+    bool finalize() noexcept;
     // After a failure: ends the kernels of NCCL within the limit, by a revocation or by an abort.
     // Work that reads windows may follow until abort().
     void end() noexcept;

@@ -7,6 +7,7 @@
 #include <barrier>
 #include <utility>
 
+#include "api/gpu_handles.h"
 #include "gpu/device_buffer.h"
 #include "gpu/test_buffer.h"
 
@@ -260,15 +261,18 @@ TEST(DeviceBufferCalls, RefuseBuffersThatCannotBeOneGroup) {
     EXPECT_EQ(take_violations(), "");
 }
 
-// A rule of NCCL that only the double checks: vescomm passes equal offsets itself.
+// A rule of NCCL that the double checks: vescomm refuses different offsets itself, so this test
+// calls NCCL.
 TEST(DeviceBufferCalls, DifferentOffsetsInWindowsAreFound) {
     setenv("GPU_DOUBLE_SECONDS", "1", 1);
     run_devices(hurried(node_of_ranks(2)), [](DeviceRank &r) {
         ASSERT_EQ(r.create(device_options()), VESCOMM_OK);
         void *memory = nullptr;
         ASSERT_EQ(vescomm_gpu_malloc(r.gpu, 4096, &memory), VESCOMM_OK);
-        vescomm_gpu_all_gather_v(r.gpu, VectorLayout({4, 4}), VESCOMM_F32, nullptr,
-                                 static_cast<float *>(memory) + 4 * r.rank, r.stream);
+        auto *whole = static_cast<float *>(memory) + 4 * r.rank;
+        DeviceCommunicator &comm = *r.gpu->value;
+        comm.libraries().nccl.all_gather(whole + 4 * r.rank, whole, 4, nccl::f32, comm.nccl(),
+                                         r.stream);
         EXPECT_NE(vescomm_gpu_wait(r.gpu, r.stream), VESCOMM_OK);
     });
     unsetenv("GPU_DOUBLE_SECONDS");

@@ -118,6 +118,141 @@ TEST(DeviceEnds, MemoryIsFreedAlsoAfterTheCommunicator) {
     EXPECT_EQ(take_violations(), "");
 }
 
+// ---- a free with work that another rank never completes ----
+
+// Starts a sum that needs all ranks.
+void start_sum(DeviceRank &r) {
+    auto *data = r.array<float>(1);
+    ASSERT_EQ(vescomm_gpu_all_reduce(r.gpu, data, data, 1, VESCOMM_F32, VESCOMM_SUM, r.stream),
+              VESCOMM_OK)
+        << vescomm_get_last_error();
+}
+
+// Frees the communicator, whose handle does not exist afterwards. The work has ended.
+void expect_free(DeviceRank &r, vescomm_status_t expected, const std::string &says) {
+    EXPECT_EQ(vescomm_gpu_comm_free(r.gpu), expected) << vescomm_get_last_error();
+    r.gpu = nullptr;
+    EXPECT_NE(std::string(vescomm_get_last_error()).find(says), std::string::npos)
+        << vescomm_get_last_error();
+    EXPECT_EQ(gpu_double::cudaStreamQuery(r.stream), 0) << "a kernel still runs";
+}
+
+enum class Uses { nothing, revocation, workspace };
+
+vescomm_gpu_comm_options_t options_for(Uses uses) {
+    auto options = device_options(nullptr, uses == Uses::workspace ? 1 << 20 : 0);
+    options.shrinkable = uses == Uses::revocation ? 1 : 0;
+    return options;
+}
+
+constexpr Uses all_uses[] = {Uses::nothing, Uses::revocation, Uses::workspace};
+
+TEST(DeviceEnds, AFreeEndsWithTheFailureOfAnotherRank) {
+    for (const Uses uses : all_uses) {
+        SCOPED_TRACE(static_cast<int>(uses));
+        std::atomic<bool> freeing{false};
+        run_devices(node_of_ranks(2), [&](DeviceRank &r) {
+            ASSERT_EQ(r.create(options_for(uses)), VESCOMM_OK);
+            if (r.rank == 0) {
+                start_sum(r);
+                const int asked = gpu_double::calls_of("cudaDeviceSynchronize");
+                std::thread watch([&, asked] {
+                    while (gpu_double::calls_of("cudaDeviceSynchronize") == asked)
+                        std::this_thread::yield();
+                    freeing = true;
+                });
+                expect_free(r, VESCOMM_ERROR_ABORTED, "rank 1 gives up");
+                watch.join();
+            } else {
+                while (!freeing) std::this_thread::yield();
+                r.parent.value->abort("rank 1 gives up");
+            }
+        });
+        EXPECT_EQ(take_violations(), "");
+    }
+}
+
+TEST(DeviceEnds, AFreeEndsTheWorkAtItsDeadline) {
+    for (const Uses uses : all_uses) {
+        SCOPED_TRACE(static_cast<int>(uses));
+        std::barrier<> all(2);
+        run_devices(hurried(node_of_ranks(2)), [&](DeviceRank &r) {
+            ASSERT_EQ(r.create(options_for(uses)), VESCOMM_OK);
+            if (r.rank == 0) {
+                start_sum(r);
+                expect_free(r, VESCOMM_ERROR_TIMEOUT,
+                            "rank 0 waited for the work of the device, to free the communicator "
+                            "until its deadline; rank 1 of this node has not made call 1");
+            }
+            all.arrive_and_wait();
+        });
+        EXPECT_EQ(take_violations(), "");
+    }
+}
+
+TEST(DeviceEnds, AFreeAfterTheCommunicatorEndsTheWorkAtItsDeadline) {
+    std::barrier<> all(2);
+    run_devices(hurried(node_of_ranks(2)), [&](DeviceRank &r) {
+        ASSERT_EQ(r.create(device_options()), VESCOMM_OK);
+        if (r.rank == 0) start_sum(r);
+        r.parent.value->finalize();
+        EXPECT_EQ(vescomm_gpu_comm_check(r.gpu), VESCOMM_OK) << vescomm_get_last_error();
+        if (r.rank == 0)
+            expect_free(r, VESCOMM_ERROR_TIMEOUT, "to free the communicator until its deadline");
+        all.arrive_and_wait();
+    });
+    EXPECT_EQ(take_violations(), "");
+}
+
+TEST(DeviceEnds, AFreeOfABrokenCommunicatorEndsTheWork) {
+    std::barrier<> all(2);
+    run_devices(node_of_ranks(2), [&](DeviceRank &r) {
+        ASSERT_EQ(r.create(device_options()), VESCOMM_OK);
+        if (r.rank == 0) start_sum(r);
+        all.arrive_and_wait();
+        if (r.rank == 1) r.parent.value->abort("rank 1 gives up");
+        while (!r.parent.value->failure().broken()) std::this_thread::yield();
+        expect_free(r, VESCOMM_OK, "");
+    });
+    EXPECT_EQ(take_violations(), "");
+}
+
+// Rank 1 gets an error of NCCL in work that is on its stream.
+void run_with_asynchronous_error(const std::function<void(DeviceRank &, void *)> &body) {
+    std::barrier<> all(3);
+    run_devices(node_of_ranks(3), [&](DeviceRank &r) {
+        ASSERT_EQ(r.create(device_options()), VESCOMM_OK);
+        void *memory = nullptr;
+        ASSERT_EQ(vescomm_gpu_malloc(r.gpu, 4, &memory), VESCOMM_OK);
+        all.arrive_and_wait();
+        if (r.rank == 1) gpu_double::break_device(1, nccl::remote_error);
+        all.arrive_and_wait();
+        start_sum(r);
+        all.arrive_and_wait();
+        if (r.rank == 1) return body(r, memory);
+        EXPECT_EQ(vescomm_gpu_wait(r.gpu, r.stream), VESCOMM_ERROR_PEER_FAILED)
+            << vescomm_get_last_error();
+    });
+    EXPECT_EQ(take_violations(), "");
+}
+
+constexpr auto broken_by_rank_1 = "failed on rank 1: remote process";
+
+TEST(DeviceEnds, AnAsynchronousErrorEndsAFreeOfMemory) {
+    run_with_asynchronous_error([](DeviceRank &r, void *memory) {
+        EXPECT_EQ(vescomm_gpu_mfree(r.gpu, memory), VESCOMM_ERROR_PEER_FAILED)
+            << vescomm_get_last_error();
+        EXPECT_NE(std::string(vescomm_get_last_error()).find(broken_by_rank_1), std::string::npos)
+            << vescomm_get_last_error();
+        EXPECT_EQ(cudaStreamSynchronize(r.stream), 0);
+    });
+}
+
+TEST(DeviceEnds, AnAsynchronousErrorEndsAFree) {
+    run_with_asynchronous_error(
+        [](DeviceRank &r, void *) { expect_free(r, VESCOMM_ERROR_PEER_FAILED, broken_by_rank_1); });
+}
+
 // ---- captures of the program ----
 
 TEST(DeviceCaptures, PermitSetUpAndWaits) {

@@ -70,6 +70,53 @@ TEST(DeviceFailures, WrongArgumentsHaveNoEffect) {
     EXPECT_EQ(take_violations(), "");
 }
 
+// Each rank has an error text of its own.
+TEST(DeviceFailures, ArgumentsMayBeWrongForDifferentReasons) {
+    run_device_ranks(3, device_options(), [](DeviceRank &r) {
+        void *memory = nullptr;
+        gpu_double::cudaSetDevice(r.rank + 4);
+        expect_error(vescomm_gpu_malloc(r.gpu, 100, &memory), VESCOMM_ERROR_INVALID_ARGUMENT,
+                     "the current device is " + std::to_string(r.rank + 4));
+        gpu_double::cudaSetDevice(r.rank);
+        EXPECT_EQ(vescomm_gpu_comm_check(r.gpu), VESCOMM_OK) << vescomm_get_last_error();
+        EXPECT_EQ(vescomm_gpu_malloc(r.gpu, 100, &memory), VESCOMM_OK) << vescomm_get_last_error();
+    });
+    // The others learn the reason if it is wrong on one rank.
+    run_device_ranks(3, device_options(), [](DeviceRank &r) {
+        void *memory = nullptr;
+        if (r.rank == 1) gpu_double::cudaSetDevice(5);
+        const auto status = vescomm_gpu_malloc(r.gpu, 100, &memory);
+        gpu_double::cudaSetDevice(r.rank);
+        if (r.rank == 1) EXPECT_EQ(status, VESCOMM_ERROR_INVALID_ARGUMENT);
+        else
+            expect_error(status, VESCOMM_ERROR_MISMATCH,
+                         "nothing, because its call failed: vescomm_gpu_malloc: the current device "
+                         "is 5");
+    });
+    EXPECT_EQ(take_violations(), "");
+}
+
+TEST(DeviceFailures, ExplanationsRefuseWhatCallsRefuse) {
+    run_device_ranks(2, device_options(), [](DeviceRank &r) {
+        const VectorLayout layout({1, 2});
+        const char *text = nullptr;
+        expect_error(vescomm_gpu_explain(r.gpu, layout, VESCOMM_F32, 7, &text),
+                     VESCOMM_ERROR_INVALID_ARGUMENT, "reduces is 7; use 0 or 1");
+        expect_error(vescomm_gpu_explain(r.gpu, layout, VESCOMM_F8E4M3, 1, &text),
+                     VESCOMM_ERROR_UNSUPPORTED, "f8e4m3");
+        EXPECT_EQ(vescomm_gpu_explain(r.gpu, layout, VESCOMM_F8E4M3, 0, &text), VESCOMM_OK);
+    });
+    run_devices(node_of_ranks(2), [](DeviceRank &r) {
+        vescomm_gpu_comm_options_t options = device_options();
+        options.shrinkable = 7;
+        expect_error(r.create(options), VESCOMM_ERROR_INVALID_ARGUMENT,
+                     "shrinkable is 7; use 0 or 1");
+        expect_error(r.create(device_options(r.rank == 1 ? "rooted" : nullptr)),
+                     VESCOMM_ERROR_MISMATCH, "method is NULL on rank 0 and rooted on rank 1");
+    });
+    EXPECT_EQ(take_violations(), "");
+}
+
 TEST(DeviceFailures, ReproducibleSumsAreRefused) {
     TestSetup setup = node_of_ranks(2);
     setup.config.reproducible = "yes";
@@ -130,7 +177,9 @@ TEST(DeviceFailures, EncryptionBetweenNodesIsRefused) {
 TEST(DeviceFailures, TwoRanksNeedTwoDevices) {
     run_devices(node_of_ranks(2), [](DeviceRank &r) {
         gpu_double::cudaSetDevice(0);
-        expect_error(r.create(device_options()), VESCOMM_ERROR_SYSTEM, "duplicate GPU");
+        expect_error(r.create(device_options()), VESCOMM_ERROR_SYSTEM,
+                     "(duplicate GPU); ranks 0 and 1 of one node both have the current device 0; "
+                     "call cudaSetDevice(local rank)");
         gpu_double::cudaSetDevice(r.rank);
     });
     take_violations();

@@ -6,8 +6,10 @@
 
 #include <barrier>
 #include <chrono>
+#include <functional>
 #include <random>
 #include <thread>
+#include <utility>
 
 #include "gpu/device_ranks.h"
 #include "gpu/session_ranks.h"
@@ -17,6 +19,9 @@ namespace {
 
 using namespace testing_support;
 using gpu_double::take_violations;
+
+// A version of NCCL with ncclGetPeerDevicePointer(), before any library is loaded.
+const int version_is_set = setenv("GPU_DOUBLE_NCCL", "23203", 1);
 
 // Arguments of any call.
 struct Call {
@@ -128,6 +133,100 @@ TEST(DeviceMismatch, IsFoundInGroupsOfBuffers) {
     take_violations();
 }
 
+void expect_mismatch_text(vescomm_status_t status, const std::vector<std::string> &sentences) {
+    EXPECT_EQ(status, VESCOMM_ERROR_MISMATCH);
+    const std::string text = vescomm_get_last_error();
+    for (const std::string &sentence : sentences)
+        EXPECT_NE(text.find(sentence), std::string::npos) << text;
+}
+
+// Two buffers of equal layouts.
+struct Buffers {
+    explicit Buffers(DeviceRank &r) {
+        const VectorLayout layout({16, 16});
+        for (auto &buffer : both)
+            EXPECT_EQ(vescomm_gpu_buffer_create(r.gpu, layout, nullptr, &buffer), VESCOMM_OK)
+                << vescomm_get_last_error();
+    }
+    ~Buffers() {
+        for (auto &buffer : both) vescomm_gpu_buffer_free(buffer);
+    }
+    vescomm_gpu_buffer_t *both[2] = {};
+};
+
+// No argument differs, and the double sees no difference either: only results would be wrong.
+TEST(DeviceMismatch, IsFoundInSwappedBuffers) {
+    for (const char *method : {"peer", "copy_engine", "equal"}) {
+        SCOPED_TRACE(method);
+        std::barrier all(2);
+        run_device_ranks(2, device_options(method), [&](DeviceRank &r) {
+            Buffers buffers(r);
+            all.arrive_and_wait();
+            auto status =
+                vescomm_gpu_buffer_all_gather_v(&buffers.both[r.rank == 1 ? 0 : 1], 1, r.stream);
+            all.arrive_and_wait();
+            if (status == VESCOMM_OK) status = vescomm_gpu_wait(r.gpu, r.stream);
+            expect_mismatch_text(
+                status, {"call 3 on the device communicator is all_gather_v of 32 f32",
+                         "in buffer 1) on rank 0", "in buffer 0) on rank 1",
+                         "on the same buffers and allocations, which are numbered from 0"});
+        });
+        take_violations();
+    }
+}
+
+TEST(DeviceMismatch, IsFoundInPlacesOfArrays) {
+    std::barrier all(2);
+    enum Case { offset, source, unregistered, broadcast, gather, cases };
+    for (int k = 0; k < cases; ++k) {
+        SCOPED_TRACE(k);
+        run_device_ranks(2, device_options(), [&](DeviceRank &r) {
+            void *memory = nullptr;
+            ASSERT_EQ(vescomm_gpu_malloc(r.gpu, 8192, &memory), VESCOMM_OK);
+            auto *begin = static_cast<float *>(memory), *other = begin + 64;
+            if (k == unregistered) other = r.array<float>(16);
+            auto *mine = r.rank == 1 ? other : begin;
+            const auto call = [&] {
+                if (k == broadcast)
+                    return vescomm_gpu_broadcast(r.gpu, mine, 16, VESCOMM_F32, 0, r.stream);
+                if (k == gather)
+                    return vescomm_gpu_all_gather_v(r.gpu, VectorLayout({8, 8}), VESCOMM_F32,
+                                                    nullptr, mine, r.stream);
+                return vescomm_gpu_all_reduce(r.gpu, mine, k == source ? begin + 128 : mine, 16,
+                                              VESCOMM_F32, VESCOMM_SUM, r.stream);
+            };
+            all.arrive_and_wait();
+            auto status = call();
+            all.arrive_and_wait();
+            if (status == VESCOMM_OK) status = vescomm_gpu_wait(r.gpu, r.stream);
+            expect_mismatch_text(
+                status, {"byte 0 of allocation ", k == unregistered ? "memory of the program) on"
+                                                                    : "byte 256 of allocation "});
+        });
+    }
+    take_violations();
+}
+
+TEST(DeviceMismatch, IsFoundInFreesOfSwappedMemory) {
+    std::barrier all(2);
+    for (const bool of_buffers : {true, false}) {
+        run_device_ranks(2, device_options(), [&](DeviceRank &r) {
+            Buffers buffers(r);
+            void *memory[2] = {};
+            for (auto &one : memory) ASSERT_EQ(vescomm_gpu_malloc(r.gpu, 100, &one), VESCOMM_OK);
+            const int first = r.rank == 1 ? 0 : 1;
+            auto status = of_buffers ? vescomm_gpu_buffer_free(buffers.both[first])
+                                     : vescomm_gpu_mfree(r.gpu, memory[first]);
+            if (of_buffers && status == VESCOMM_OK) buffers.both[first] = nullptr;
+            all.arrive_and_wait();
+            if (status == VESCOMM_OK) status = vescomm_gpu_wait(r.gpu, r.stream);
+            expect_mismatch_text(status, {"call 5 on the device communicator is the free of ",
+                                          of_buffers ? "buffer 1 on rank 0" : "allocation "});
+        });
+        EXPECT_EQ(take_violations(), "");
+    }
+}
+
 // Ranks of different nodes pass their calls to one another over the control plane. `hangs`: NCCL
 // waits for the last rank, which makes no second call; otherwise the double reports the difference.
 void expect_mismatch_between(const std::vector<int> &nodes, bool hangs) {
@@ -216,6 +315,89 @@ TEST(DeviceMismatch, IsFoundInCompleteCallsBetweenNodes) {
                 },
                 20, {0, 1});
     EXPECT_EQ(take_violations(), "");
+}
+
+// Rank 0 waits for a sum, while the other rank creates, frees or splits: none of them ends.
+TEST(DeviceMismatch, IsFoundInCallsThatMoveNoData) {
+    struct Case {
+        const char *name;
+        std::function<vescomm_status_t(DeviceRank &, const Buffers &)> call;
+    };
+    const Case cases[] = {
+        {"vescomm_gpu_malloc()",
+         [](DeviceRank &r, const Buffers &) {
+             void *memory = nullptr;
+             return vescomm_gpu_malloc(r.gpu, 100, &memory);
+         }},
+        {"vescomm_gpu_buffer_create()",
+         [](DeviceRank &r, const Buffers &) {
+             vescomm_gpu_buffer_t *made = nullptr;
+             return vescomm_gpu_buffer_create(r.gpu, VectorLayout({16, 16}), nullptr, &made);
+         }},
+        {"the free of buffer 1",
+         [](DeviceRank &r, const Buffers &buffers) {
+             // It waits for no other rank, and is compared in the next call at the latest.
+             const auto status = vescomm_gpu_buffer_free(buffers.both[1]);
+             return status == VESCOMM_OK ? vescomm_gpu_wait(r.gpu, r.stream) : status;
+         }},
+        {"vescomm_gpu_comm_split()",
+         [](DeviceRank &r, const Buffers &) {
+             vescomm_gpu_comm_t *made = nullptr;
+             return vescomm_gpu_comm_split(r.gpu, nullptr, nullptr, &made);
+         }},
+        {"vescomm_gpu_comm_free()",
+         [](DeviceRank &r, const Buffers &) {
+             return vescomm_gpu_comm_free(std::exchange(r.gpu, nullptr));
+         }},
+    };
+    for (const Case &one : cases) {
+        SCOPED_TRACE(one.name);
+        run_device_ranks(2, device_options(), [&](DeviceRank &r) {
+            const Arrays arrays(r);
+            Buffers buffers(r);
+            vescomm_status_t status = VESCOMM_OK;
+            if (r.rank == 0) {
+                status = Call{Call::all_reduce, {10}}.start(r, arrays.data, arrays.shard);
+                if (status == VESCOMM_OK) status = vescomm_gpu_wait(r.gpu, r.stream);
+                expect_mismatch_text(status, {"call 3 on the device communicator is ", one.name,
+                                              "all_reduce of 10 f32"});
+                return;
+            }
+            status = one.call(r, buffers);
+            if (std::string(one.name).find("the free") == 0) buffers.both[1] = nullptr;
+            else if (r.gpu == nullptr && status == VESCOMM_OK) return;
+            if (status != VESCOMM_OK) EXPECT_EQ(status, VESCOMM_ERROR_MISMATCH);
+        });
+    }
+    take_violations();
+}
+
+TEST(DeviceMismatch, TheRankWithoutALaunchIsNamed) {
+    std::barrier all(2);
+    run_devices(hurried(node_of_ranks(2)), [&](DeviceRank &r) {
+        ASSERT_EQ(r.create(device_options()), VESCOMM_OK);
+        const Arrays arrays(r);
+        CUgraph_st *graph = nullptr;
+        CUgraphExec_st *exec = nullptr;
+        ASSERT_EQ(cudaStreamBeginCapture(r.stream, 1), 0);
+        ASSERT_EQ((Call{Call::all_reduce, {10}}.start(r, arrays.data, arrays.shard)), VESCOMM_OK);
+        ASSERT_EQ(cudaStreamEndCapture(r.stream, &graph), 0);
+        ASSERT_EQ(cudaGraphInstantiateWithFlags(&exec, graph, 0), 0);
+        all.arrive_and_wait();
+        if (r.rank == 0) {
+            EXPECT_EQ(cudaGraphLaunch(exec, r.stream), 0);
+            EXPECT_EQ(vescomm_gpu_wait(r.gpu, r.stream), VESCOMM_ERROR_TIMEOUT);
+            const std::string text = vescomm_get_last_error();
+            EXPECT_NE(text.find("see whether they have launched the same graphs; rank 1 of this "
+                                "node does not wait for its device in vescomm"),
+                      std::string::npos)
+                << text;
+        }
+        all.arrive_and_wait();
+        cudaGraphExecDestroy(exec);
+        cudaGraphDestroy(graph);
+    });
+    take_violations();
 }
 
 TEST(DeviceMismatch, TheRankWithoutACallIsNamed) {

@@ -40,8 +40,14 @@ struct GpuHandle {
         if (arrays > 0)
             refuse(std::to_string(arrays) +
                    " arrays of its buffers exist; drop them first, because the memory is freed");
-        check(comm->call([&] { return vescomm_gpu_comm_free(gpu); }));
-        gpu = nullptr;
+        const vescomm_status_t status = comm->call([&] { return vescomm_gpu_comm_free(gpu); });
+        gpu = nullptr;  // also after an error it does not exist any more
+        try {
+            check(status);
+        } catch (...) {
+            free_dropped();
+            throw;
+        }
         free_dropped();
     }
 

@@ -27,10 +27,10 @@
  * ranks, and the error text names the rank. If the vescomm_comm_t is broken, because a rank died or
  * called vescomm_comm_abort(), the next call of vescomm_gpu_comm_check(), vescomm_gpu_wait() or a
  * collective aborts NCCL's communicator, or revokes it with the option shrinkable: its kernels end,
- * and the results are undefined. Wait with vescomm_gpu_wait() instead of cudaStreamSynchronize(),
- * which would wait for a dead rank forever.
- * After a failure, vescomm_comm_shrink() and vescomm_gpu_comm_shrink() make new communicators of
- * the ranks that live.
+ * and the results are undefined. Calls that free abort it. Wait with vescomm_gpu_wait() instead of
+ * cudaStreamSynchronize(), which would wait for a dead rank forever. After a failure,
+ * vescomm_comm_shrink() and vescomm_gpu_comm_shrink() make new communicators of the ranks that
+ * live.
  *
  * NCCL's communicator does not end while a CUDA graph that captured its calls exists, or while
  * earlier work of its streams hangs. vescomm waits 10 seconds for the end of an aborted one, or the
@@ -40,19 +40,21 @@
  * communicator.
  *
  * While the program captures a stream of the device, it may call all functions, and the capture
- * stays valid, with one exception. vescomm_gpu_mfree(), vescomm_gpu_comm_free(), and
- * vescomm_gpu_buffer_free() of a buffer with memory of its own wait for the device. CUDA forbids
- * that: the capture becomes invalid, and the memory is not freed (vescomm_gpu_comm_free() leaks
- * it). vescomm_gpu_wait() refuses the captured stream, and the default stream if the captured one
- * is blocking.
+ * stays valid, with one exception. vescomm_gpu_mfree(), vescomm_gpu_comm_free(),
+ * vescomm_gpu_buffer_free() of a buffer with memory of its own, vescomm_gpu_comm_split(), and
+ * vescomm_gpu_comm_shrink() without a failure wait for the device. CUDA forbids that: the capture
+ * becomes invalid, the memory is not freed (vescomm_gpu_comm_free() leaks it), and no communicator
+ * is created. vescomm_gpu_wait() refuses the captured stream, and the default stream if the
+ * captured one is blocking.
  *
  * For its own calls of CUDA vescomm relaxes the capture mode of the calling thread. NCCL's threads
  * keep theirs, so capture with cudaStreamCaptureModeThreadLocal while a communicator is created.
  *
  * cudaGetLastError() does not return errors of CUDA that vescomm has reported.
  *
- * All ranks make the same collective calls on device memory in the same order, captured ones
- * included, with the same types, operators, counts, roots and layouts. Otherwise they get
+ * All ranks make the same collective calls on a device communicator in the same order, captured
+ * ones included, with the same types, operators, counts, roots and layouts, on the same device
+ * buffers, and at the same offsets in the same memory of vescomm_gpu_malloc(). Otherwise they get
  * VESCOMM_ERROR_MISMATCH: from the call, from vescomm_gpu_wait(), or from a later call, between
  * nodes after a wait of a quarter of a second or up to 32 calls later. Until then NCCL hangs, or
  * gives wrong results. Replays of a graph are not compared.
@@ -90,9 +92,10 @@ typedef struct vescomm_gpu_comm_options {
     /** Minimum and maximum number of thread blocks of NCCL's kernels. 0: NCCL chooses. */
     int32_t min_ctas;
     int32_t max_ctas;
-    /** 0: a failure aborts NCCL's communicator. 1: a failure revokes it instead, so that
-     *  vescomm_gpu_comm_shrink() can use ncclCommShrink(); vescomm_gpu_comm_free() aborts it. NCCL
-     *  before 2.28.7 aborts it in any case. Graphs that captured its calls must not be launched
+    /** 0: a failure aborts NCCL's communicator, unless calls had the method "peer" or
+     * "copy_engine". 1: a failure revokes it instead, as after such calls, so that
+     * vescomm_gpu_comm_shrink() can use ncclCommShrink(); vescomm_gpu_comm_free() aborts it. NCCL
+     * before 2.28.7 aborts it in any case. Graphs that captured its calls must not be launched
      *  after the failure: their kernels would wait for ever. Not used with nccl_comm. */
     int32_t shrinkable;
     /** Bytes of device memory for the method "padded". It needs the number of ranks times the bytes
@@ -101,8 +104,9 @@ typedef struct vescomm_gpu_comm_options {
     /** Method of all_gather_v and reduce_scatter_v: "equal", "padded_in_place", "padded", "rooted",
      *  "messages", "peer" or "copy_engine"; see vescomm_gpu_explain(). A call that it does not suit
      *  fails; "copy_engine" applies to all_gather_v only, and vescomm chooses the method of
-     *  reduce_scatter_v. After calls with it a failure revokes NCCL's communicator, as with
-     *  shrinkable. NULL: vescomm chooses. Borrowed for the call. */
+     *  reduce_scatter_v. After calls by "copy_engine" or "peer", which vescomm may choose itself, a
+     *  failure revokes NCCL's communicator, as with shrinkable. NULL: vescomm chooses. Borrowed for
+     *  the call. */
     const char *method;
     /** An ncclComm_t of the program, of the same ranks, on the current device, without a call in
      *  progress. The program keeps it, and destroys it after vescomm_gpu_comm_free(). After a
@@ -138,7 +142,8 @@ static inline vescomm_gpu_comm_options_t vescomm_gpu_comm_options_init(void) {
  *         Also between nodes with VESCOMM_ENCRYPTION=yes, because NCCL does not encrypt.
  *         VESCOMM_ERROR_MISMATCH: the ranks passed different options, or have different versions of
  *         NCCL. VESCOMM_ERROR_OUT_OF_MEMORY: the workspace. VESCOMM_ERROR_INVALID_ARGUMENT.
- *         VESCOMM_ERROR_SYSTEM: NCCL or CUDA failed, also because two ranks have the same device.
+ *         VESCOMM_ERROR_SYSTEM: NCCL or CUDA failed, also because two ranks have the same device;
+ *         the error text names them.
  *         VESCOMM_ERROR_TIMEOUT, VESCOMM_ERROR_PEER_FAILED.
  *
  * Collective: yes, same order.  Blocking: yes, at most the timeout of @p comm.
@@ -266,24 +271,31 @@ VESCOMM_API vescomm_status_t vescomm_gpu_comm_check(vescomm_gpu_comm_t *comm);
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: the stream is captured, or another device is
  *         current; nothing happened. VESCOMM_ERROR_TIMEOUT: the work takes longer than the timeout
  *         of the vescomm_comm_t, which is broken; the error text names the ranks of this node that
- *         have made fewer calls. VESCOMM_ERROR_MISMATCH: the ranks have made different calls; the
- *         vescomm_comm_t is broken. Otherwise as vescomm_gpu_comm_check().
+ *         have made fewer calls, or do not wait. VESCOMM_ERROR_MISMATCH: the ranks have made
+ * different calls; the vescomm_comm_t is broken. Otherwise as vescomm_gpu_comm_check().
  *
- * Collective: no.  Blocking: yes, at most the timeout.  Threads: one at a time per communicator.
+ * Collective: no.  Blocking: yes, at most the timeout; after a failure, also at the timeout, longer
+ * by that of vescomm_gpu_comm_check().  Threads: one at a time per communicator.
  * Since: 0.1
  */
 VESCOMM_API vescomm_status_t vescomm_gpu_wait(vescomm_gpu_comm_t *comm, void *stream);
 
 /**
  * Frees a device communicator, and the memory of vescomm_gpu_malloc() and of device buffers on it,
- * when the work of the device is complete.
+ * when the work of the device is complete. If a rank or NCCL fails meanwhile, and at the timeout,
+ * it aborts NCCL's communicator, so that its kernels end, and returns the failure.
  *
  * Before: all graphs that captured its calls are destroyed; otherwise it waits until the timeout,
  * and leaks (see above).
- * After: its device buffers can only be freed.
+ * After: the communicator does not exist, also after an error, unless that is
+ * VESCOMM_ERROR_INVALID_ARGUMENT. Its device buffers can only be freed.
  *
  * @param comm  NULL: no effect.
- * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: the handle was inherited by fork().
+ * @return VESCOMM_OK: also if the vescomm_comm_t was broken before; the results of work that was
+ * not complete are undefined then. VESCOMM_ERROR_TIMEOUT: the work takes longer than the timeout of
+ * the vescomm_comm_t, which is broken. VESCOMM_ERROR_MISMATCH: as vescomm_gpu_wait().
+ * VESCOMM_ERROR_INVALID_ARGUMENT: the handle was inherited by fork(); nothing happened. Otherwise
+ * as vescomm_gpu_comm_check().
  *
  * Collective: yes, unless the vescomm_comm_t is broken.  Blocking: yes, at most the timeout each
  * for the device and for NCCL.  Threads: one, the last to use it.  Source: ncclCommDestroy.
@@ -439,7 +451,7 @@ VESCOMM_API vescomm_status_t vescomm_gpu_broadcast(vescomm_gpu_comm_t *comm, voi
  * @param reduces  0: vescomm_gpu_all_gather_v(); 1: vescomm_gpu_reduce_scatter_v().
  * @param text     [out] owned by @p comm, valid until the next call of this function on it.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT. VESCOMM_ERROR_UNSUPPORTED: the method of the
- *         options does not suit.
+ *         options does not suit, or vescomm_gpu_reduce_scatter_v() does not reduce the type.
  *
  * Collective: no.  Blocking: no.  Threads: one at a time per communicator.  Since: 0.1
  */

@@ -219,12 +219,14 @@ public:
         return text;
     }
 
-    // Frees the communicator, with the memory of all buffers and of Memory on it.
+    // Frees the communicator, with the memory of all buffers and of Memory on it, also if it
+    // throws.
     void free() {
         if (!device_) return;
-        vescomm::check(vescomm_gpu_comm_free(device_->gpu));
+        const vescomm_status_t status = vescomm_gpu_comm_free(device_->gpu);
         device_->gpu = nullptr;
         device_.reset();
+        vescomm::check(status);
     }
 
     vescomm_gpu_comm_t *get() const noexcept { return device_ ? device_->gpu : nullptr; }

@@ -317,9 +317,10 @@ impl<'c> Communicator<'c> {
     fn end(&mut self) -> Result<()> {
         // SAFETY: nothing else has the pointer. The library waits for the work of the device before
         // it frees memory, and leaks memory of work that hangs.
-        call(|| unsafe { sys::vescomm_gpu_comm_free(self.raw) })?;
+        let freed = call(|| unsafe { sys::vescomm_gpu_comm_free(self.raw) });
+        // Also after an error it does not exist any more.
         self.raw = null_mut();
-        Ok(())
+        freed.map(drop)
     }
 }
 
