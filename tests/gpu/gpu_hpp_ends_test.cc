@@ -136,6 +136,23 @@ TEST(GpuHppEnds, MemoryOfWorkThatHangsIsKept) {
     EXPECT_EQ(take_violations(), "");
 }
 
+TEST(GpuHppEnds, ACommunicatorIsFreedAlsoIfThatFails) {
+    std::atomic<bool> open{false};
+    run_hpp_ranks(
+        1,
+        [&](HppRank &r) {
+            gpu::Communicator device(r.comm);
+            gpu_double::launch(r.stream, "kernel", {}, [&] { open.wait(false); });
+            expect_error([&] { device.free(); }, VESCOMM_ERROR_TIMEOUT, "to free the communicator");
+            EXPECT_EQ(device.get(), nullptr);
+            open = true;
+            open.notify_all();
+            EXPECT_EQ(cudaStreamSynchronize(r.stream), 0);
+        },
+        1);
+    EXPECT_EQ(take_violations(), "");
+}
+
 TEST(GpuHppEnds, OwnersMayOutliveTheirCommunicator) {
     run_hpp_ranks(2, [](HppRank &r) {
         auto device = std::make_unique<gpu::Communicator>(r.comm);
