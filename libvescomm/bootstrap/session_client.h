@@ -92,9 +92,13 @@ private:
         bool from_hub = false;  // the hub reported the failure
         bool spread = false;  // the failure was sent to the hub
 
-        // True: the hub does not know of a failure that was set in this process.
+        // True: the hub does not know of a failure that was set in this process. After the goodbye
+        // only an abort counts: an interrupt of the wait for the other ranks, which still rely on
+        // this one.
         bool owes_failure() const {
-            return state->failure.broken() && !from_hub && !spread && !said_goodbye;
+            if (!state->failure.broken() || from_hub || spread) return false;
+            if (!said_goodbye) return true;
+            return state->failure.status() == VESCOMM_ERROR_ABORTED && !state->all_left();
         }
     };
 

@@ -120,6 +120,26 @@ TEST_P(Interrupt, EndsACollectiveCreation) {
     });
 }
 
+// The other ranks wait in another call than the rank that is interrupted.
+TEST_P(Interrupt, EndsTheWaitsOfRanksThatHaveNotFinalized) {
+    Interrupts interrupts;
+    run_array_ranks(GetParam(), [&](vescomm_comm_t *comm) {
+        if (comm->value->rank() == 0) {
+            impatient = true;
+            EXPECT_EQ(vescomm_comm_finalize(comm), VESCOMM_ERROR_ABORTED);
+            impatient = false;
+            interrupts.notify();
+        } else {
+            interrupts.await();
+            EXPECT_EQ(vescomm_barrier(comm), VESCOMM_ERROR_ABORTED);
+        }
+        EXPECT_NE(std::string(vescomm_get_last_error())
+                      .find("rank 0 was interrupted in finalizing the communicator"),
+                  std::string::npos)
+            << vescomm_get_last_error();
+    });
+}
+
 INSTANTIATE_TEST_SUITE_P(Everywhere, Interrupt,
                          ::testing::Values(two, three, TestSetup{Kind::loopback, {0, 1, 2}}),
                          [](const auto &info) { return name_of(info.param); });
