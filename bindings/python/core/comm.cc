@@ -32,6 +32,15 @@ std::vector<OpenComm> &open_comms() {
     return *all;
 }
 
+// Without the GIL. After an interrupt the process may end at once: the other ranks get the failure
+// before.
+vescomm_status_t finalize_and_flush(vescomm_comm_t *comm) noexcept {
+    const vescomm_status_t status = vescomm_comm_finalize(comm);
+    // The communicator is broken, and keeps its first error: this reason is not used.
+    if (status == VESCOMM_ERROR_ABORTED) vescomm_comm_abort(comm, "finalize() was interrupted");
+    return status;
+}
+
 // Arrays that an operation may still use: they must outlive it, and its end is not known.
 void leak(DroppedRequest dropped) {
     new Arguments(std::move(dropped.arrays));
@@ -186,7 +195,7 @@ void free_comm(Comm &comm) {
     const std::shared_ptr<CommHandle> handle = comm.share();
     if (handle->busy()) comm.run([](vescomm_comm_t *) { return VESCOMM_OK; });
     try {
-        handle->finalize();
+        if (!handle->ended()) handle->finalize();
     } catch (const nb::python_error &error) {
         // As vescomm_comm_free() does. A signal handler's exception is not an error of the library.
         if (!is_of_library(error)) throw;
@@ -216,7 +225,7 @@ void end_all(const std::optional<nb::str> &reason) {
         }
         if (open->handle == nullptr) {
             const GilReleased released;
-            vescomm_comm_finalize(each.comm);
+            finalize_and_flush(each.comm);
         } else if (const auto handle = open->handle->weak_from_this().lock(); handle != nullptr) {
             handle->finalize_at_end();
         }
@@ -251,7 +260,7 @@ CommHandle::~CommHandle() {
     const auto find_mine = [this] {
         return std::ranges::find(open_comms(), this, &OpenComm::handle);
     };
-    if (!finalized_ && !broken()) {
+    if (!ended()) {
         // The end of the process finalizes it: until then nothing may be freed.
         if (const auto mine = find_mine(); mine != open_comms().end()) mine->handle = nullptr;
         for (DroppedRequest &dropped : dropped_) leak(std::move(dropped));
@@ -269,12 +278,7 @@ bool CommHandle::broken() const noexcept {
 }
 
 void CommHandle::finalize() {
-    if (finalized_) return;
-    if (broken()) {
-        finalized_ = true;
-        return;
-    }
-    const vescomm_status_t status = call([&] { return vescomm_comm_finalize(comm_); });
+    const vescomm_status_t status = call([&] { return finalize_and_flush(comm_); });
     finalized_ = true;
     check(status);
 }
@@ -284,7 +288,7 @@ void CommHandle::finalize_at_end() {
     busy_ = true;
     {
         const GilReleased released;
-        vescomm_comm_finalize(comm_);
+        finalize_and_flush(comm_);
     }
     busy_ = false;
 }

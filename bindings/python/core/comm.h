@@ -44,6 +44,8 @@ public:
     int ranks() const noexcept { return ranks_; }
     bool busy() const noexcept { return busy_; }
     bool broken() const noexcept;
+    // True: freeing the communicator does not wait.
+    bool ended() const noexcept { return finalized_ || broken(); }
 
     // Runs `function`, which may wait, without the GIL. No other thread may be in such a call on
     // this communicator: the library does not permit it. Returns the status.
@@ -70,6 +72,7 @@ public:
     void drop(DroppedRequest dropped);
     // Frees dropped requests that are complete.
     void free_dropped();
+    // Raises the first error of a broken communicator, also each further time.
     void finalize();
     // The same at the end of the process, for a communicator that no thread is in a call on. Errors
     // are not reported; an exception of a signal handler stays set.
@@ -95,7 +98,7 @@ private:
     int rank_ = 0;
     int ranks_ = 1;
     bool busy_ = false;  // a thread is in call()
-    bool finalized_ = false;  // freeing the communicator does not wait
+    bool finalized_ = false;  // finalize() has ended, with or without an error
     std::vector<DroppedRequest> dropped_;
 };
 

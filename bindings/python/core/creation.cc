@@ -159,10 +159,17 @@ CreatedComm shrink(Comm &parent, const Integers &failed) {
     std::vector<std::int32_t> ranks;
     for (const std::int64_t rank : failed.values)
         ranks.push_back(Integer{rank}.small("a rank of failed"));
+    const std::shared_ptr<CommHandle> handle = parent.share();
     vescomm_comm_t *comm = nullptr;
-    parent.run([&](vescomm_comm_t *on) {
-        return vescomm_comm_shrink(on, ranks.data(), ranks.size(), &comm);
-    });
+    try {
+        parent.run([&](vescomm_comm_t *on) {
+            return vescomm_comm_shrink(on, ranks.data(), ranks.size(), &comm);
+        });
+    } catch (const nb::python_error &error) {
+        // A signal handler's exception. The library breaks only communicators that it has shrunk.
+        if (!is_of_library(error)) vescomm_comm_abort(handle->get(), "shrink() was interrupted");
+        throw;
+    }
     return own(comm);
 }
 

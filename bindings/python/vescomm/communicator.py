@@ -4,14 +4,13 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import os
-import sys
 from typing import Any, Callable, Iterator, Mapping, NamedTuple, Optional, Sequence, Union
 
 from . import _core
 from ._arguments import extents_of, seconds_of
+from ._ending import is_failure, reason_of
 from .errors import Error
 from .types import Type
 
@@ -368,33 +367,17 @@ class Communicator(_core.Communicator):
         return self
 
     def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
-        if error is None:
-            self.finalize()
-        elif not self.freed:
-            self.abort(_reason(error))
-        self.free()
+        if self.freed:
+            return
+        try:
+            if is_failure(error):
+                self.abort(reason_of(error))
+            else:
+                self.finalize()
+        finally:
+            self.free()
 
     def __repr__(self) -> str:
         if self.freed:
             return "<vescomm.Communicator, freed>"
         return f"<vescomm.Communicator rank {self.rank} of {self.ranks}>"
-
-
-def _reason(error: BaseException) -> str:
-    try:
-        text = " ".join(str(error).split())
-    except Exception:  # of the program's own __str__()
-        text = ""
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
-
-
-def _end() -> None:
-    # The interpreter sets these when it prints an exception that nothing caught.
-    error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
-    interactive = hasattr(sys, "ps1") or sys.flags.interactive
-    ended_by = None if error is None or interactive else f"its program ended with {_reason(error)}"
-    with contextlib.suppress(Error):
-        _core.end_all(ended_by)
-
-
-atexit.register(_end)

@@ -22,6 +22,7 @@ def uncaught_surrogate():
             raise ValueError("cannot read caf\udce9")
         error = expect(vescomm.AbortedError, barriers, comm)
         assert r"ValueError: cannot read caf\udce9" in str(error)
+        comm.free()  # the end of the block would raise the error
 
 
 def reasons():
@@ -31,13 +32,18 @@ def reasons():
         def __str__(self):
             raise KeyError
 
-    for reason, words in (("caf\udce9", r"caf\udce9"), ("café", "café"), (None, "rank 1 aborted")):
+    for reason, words in (
+        ("caf\udce9", r"caf\udce9"),
+        ("café", "café"),
+        (None, "rank 1 aborted"),
+    ):
         comm = Communicator.from_environment()
         if comm.rank == 1:
             comm.barrier()
             comm.abort(reason)
         else:
-            assert words in str(expect(vescomm.AbortedError, barriers, comm))
+            error = expect(vescomm.AbortedError, barriers, comm)
+            assert words in str(error)
         comm.free()
     try:
         with Communicator.from_environment() as comm:
@@ -45,6 +51,7 @@ def reasons():
                 comm.barrier()
                 raise Mute
             assert "Mute" in str(expect(vescomm.AbortedError, barriers, comm))
+            comm.free()
     except Mute:
         pass
 

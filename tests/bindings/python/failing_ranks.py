@@ -94,6 +94,7 @@ def uncaught_in_block():
             raise ValueError("the data is gone")
         error = expect(vescomm.AbortedError, barriers, comm)
         assert "ValueError: the data is gone" in str(error)
+        comm.free()  # the end of the block would raise the error
 
 
 def dropped():
