@@ -15,6 +15,7 @@
 #include "convert.h"
 #include "errors.h"
 #include "export.h"
+#include "known_dtype.h"
 #include "types.h"
 
 namespace nb = nanobind;
@@ -50,7 +51,9 @@ struct Reader {
     }
 
     [[noreturn]] void refuse_strides() const {
-        refuse("is not contiguous; pass a contiguous array, which the call then uses in place");
+        refuse(
+            "is not contiguous in row-major order (C order); pass an array that is, which the "
+            "call then uses in place");
     }
 
     // Strides in multiples of `unit`, of row-major order.
@@ -104,12 +107,26 @@ struct Reader {
                 [&](std::size_t i) { return (*interface.strides)[i]; },
                 static_cast<std::int64_t>(interface.element_bytes));
         vescomm_type_t natural = VESCOMM_TYPE_DEFAULT;
-        if (nb::hasattr(array, "dtype"))
-            natural = type_of(std::string_view(nb::str(array.attr("dtype").attr("name")).c_str()));
+        if (nb::hasattr(array, "dtype")) {
+            const nb::object dtype = array.attr("dtype");
+            natural = type_of(std::string_view(nb::str(dtype.attr("name")).c_str()));
+            if (natural != VESCOMM_TYPE_DEFAULT) remember_dtype(dtype, natural);
+        }
         Argument argument;
         argument.type = type(natural, interface.element_bytes);
         argument.elements = interface.elements;
         argument.data = interface.data;
+        argument.owner = nb::borrow(array);
+        return argument;
+    }
+
+    std::optional<Argument> from_known_dtype(bool output) const {
+        const auto known = known_array(array, output);
+        if (!known) return {};
+        Argument argument;
+        argument.type = type(known->type, known->element_bytes);
+        argument.elements = known->elements;
+        argument.data = known->data;
         argument.owner = nb::borrow(array);
         return argument;
     }
@@ -127,6 +144,13 @@ struct Reader {
     }
 };
 
+bool is_array_of_numpy(nb::handle type) {
+    const auto is = [&](const char *attribute, const char *value) {
+        return nb::getattr(type, attribute, nb::none()).equal(nb::str(value));
+    };
+    return is("__module__", "numpy") && is("__name__", "ndarray");
+}
+
 // JAX exports its immutable arrays as writable ones.
 bool is_of_jax(nb::handle type) {
     const nb::object module = nb::getattr(type, "__module__", nb::none());
@@ -140,6 +164,7 @@ struct Traits {
     bool immutable = false;
     bool lazy = false;  // has views that conjugate or negate elements as they are read
     bool dlpack = false;  // exports DLPack, or is a capsule
+    bool numpy = false;  // numpy.ndarray
 };
 
 Traits traits_of(nb::handle type) {
@@ -154,7 +179,7 @@ Traits traits_of(nb::handle type) {
     if (found != known.end()) return found->traits;
     const Traits traits{is_of_jax(type),
                         nb::hasattr(type, "is_conj") && nb::hasattr(type, "is_neg"),
-                        exports_dlpack(type)};
+                        exports_dlpack(type), is_array_of_numpy(type)};
     Known &oldest = known[next];
     next = (next + 1) % known.size();
     PyObject *const dropped = std::exchange(oldest.type, Py_NewRef(type.ptr()));
@@ -189,13 +214,17 @@ std::optional<Argument> import(const Reader &reader, const Traits &traits,
     // nanobind would import another value, too, such as bytes.
     if (!capsule.is_valid() || !PyCapsule_CheckExact(capsule.ptr()) || !take(capsule)) {
         why.returned = std::move(capsule);
-        if (!take(export_buffer(reader.array)) && !take(export_dlpack_of_framework(reader.array)))
-            return {};
+        why.buffer = export_buffer(reader.array, why);
+        if (!take(why.buffer) && !take(export_dlpack_of_framework(reader.array))) return {};
     }
     Argument argument = reader.from_dlpack(imported);
     argument.*member = std::move(imported);
     argument.owner = nb::borrow(reader.array);
     return argument;
+}
+
+std::string text_attribute(nb::handle object, const char *name) {
+    return nb::str(object.attr(name)).c_str();
 }
 
 [[noreturn]] void refuse_object(const Reader &reader, NoExport &why) {
@@ -208,6 +237,15 @@ std::optional<Argument> import(const Reader &reader, const Traits &traits,
         const bool capsule = PyCapsule_CheckExact(reader.array.ptr());
         reader.refuse((capsule ? "is " : "is not an array: its __dlpack__() returned ") + unusable);
     }
+    if (why.buffer_raised)
+        refuse_because(reader.subject() + "is not an array: its buffer protocol raised " +
+                           type_name_of(why.buffer_raised->value()) + ": " +
+                           text_of(*why.buffer_raised),
+                       *why.buffer_raised);
+    if (why.buffer.is_valid())
+        reader.refuse("has elements of format \"" + text_attribute(why.buffer, "format") +
+                      "\" of the buffer protocol, which is none of vescomm's types in the order of "
+                      "bytes of this machine");
     reader.refuse("is not an array: it has neither __dlpack__() nor the buffer protocol");
 }
 
@@ -217,6 +255,8 @@ Argument read_source(nb::handle array, const char *name, const TypeArgument &typ
     const Reader reader{array, name, type};
     if (auto own = reader.from_own()) return std::move(*own);
     const Traits traits = traits_of(array.type());
+    if (traits.numpy)
+        if (auto known = reader.from_known_dtype(false)) return std::move(*known);
     if (traits.lazy) refuse_lazy(reader);
     NoExport why;
     if (auto imported = import(reader, traits, &Argument::readable, why))
@@ -229,6 +269,8 @@ Argument read_output(nb::handle array, const char *name, const TypeArgument &typ
     const Reader reader{array, name, type};
     if (auto own = reader.from_own()) return std::move(*own);
     const Traits traits = traits_of(array.type());
+    if (traits.numpy)
+        if (auto known = reader.from_known_dtype(true)) return std::move(*known);
     if (traits.immutable) reader.refuse("is immutable; an output is written");
     if (traits.lazy) refuse_lazy(reader);
     NoExport why;

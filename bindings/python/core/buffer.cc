@@ -80,10 +80,10 @@ private:
     std::shared_ptr<BufferHandle> handle_;
 };
 
-void create_memory(Memory *self, Comm &comm, std::uint64_t bytes, SharingArgument sharing) {
+void create_memory(Memory *self, Comm &comm, SizeArgument bytes, SharingArgument sharing) {
     vescomm_memory_options_t options = vescomm_memory_options_init();
     options.sharing = sharing.small("sharing");
-    options.bytes = bytes;
+    options.bytes = static_cast<std::uint64_t>(bytes.value);
     vescomm_memory_t *memory = nullptr;
     auto handle =
         comm.run([&](vescomm_comm_t *on) { return vescomm_memory_create(on, &options, &memory); });
@@ -98,14 +98,14 @@ Array memory_data(const Memory &memory) {
 }
 
 void create_buffer(Buffer *self, Comm &comm, const Layout &layout, ElementType type,
-                   const Memory *memory, std::uint64_t offset_bytes, SharingArgument sharing,
+                   const Memory *memory, OffsetArgument offset_bytes, SharingArgument sharing,
                    const std::optional<std::string> &name) {
     vescomm_buffer_options_t options = vescomm_buffer_options_init();
     options.type = type.small("type");
     // A destructor that runs within the call may free it.
     const std::shared_ptr<MemoryHandle> held = memory != nullptr ? memory->share() : nullptr;
     options.memory = held != nullptr ? held->memory : nullptr;
-    options.offset_bytes = offset_bytes;
+    options.offset_bytes = static_cast<std::uint64_t>(offset_bytes.value);
     options.sharing = sharing.small("sharing");
     options.name = c_string(name, "name");
     vescomm_buffer_t *buffer = nullptr;
@@ -213,7 +213,7 @@ Request all_reduce(const Buffer &buffer, OpArgument op, double factor,
     return create(buffer, vescomm_all_reduce_create, options, algorithm, {});
 }
 
-Request reduce(const Buffer &buffer, Integer root, OpArgument op, double factor,
+Request reduce(const Buffer &buffer, RootArgument root, OpArgument op, double factor,
                const std::optional<std::string> &algorithm) {
     vescomm_request_options_t options = vescomm_request_options_init();
     options.root = root.small("root");
@@ -222,7 +222,8 @@ Request reduce(const Buffer &buffer, Integer root, OpArgument op, double factor,
     return create(buffer, vescomm_reduce_create, options, algorithm, {});
 }
 
-Request broadcast(const Buffer &buffer, Integer root, const std::optional<std::string> &algorithm) {
+Request broadcast(const Buffer &buffer, RootArgument root,
+                  const std::optional<std::string> &algorithm) {
     vescomm_request_options_t options = vescomm_request_options_init();
     options.root = root.small("root");
     return create(buffer, vescomm_broadcast_create, options, algorithm, {});

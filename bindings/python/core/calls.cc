@@ -157,7 +157,7 @@ nb::object all_reduce(Comm &comm, nb::handle source, const std::optional<nb::han
 }
 
 nb::object reduce(Comm &comm, nb::handle source, const std::optional<nb::handle> &output,
-                  Integer root, OpArgument op, double factor, const TypeArgument &type,
+                  RootArgument root, OpArgument op, double factor, const TypeArgument &type,
                   const Algorithm &algorithm, bool wait) {
     if (comm.handle().rank() != root) {
         Argument from = read_source(source, "source", type);
@@ -176,7 +176,7 @@ nb::object reduce(Comm &comm, nb::handle source, const std::optional<nb::handle>
     return make(comm, call, {factor, algorithm, wait}, arguments(std::move(from), std::move(to)));
 }
 
-nb::object broadcast(Comm &comm, nb::handle array, Integer root, const TypeArgument &type,
+nb::object broadcast(Comm &comm, nb::handle array, RootArgument root, const TypeArgument &type,
                      const Algorithm &algorithm, bool wait) {
     Argument data = comm.handle().rank() == root ? read_source(array, "array", type)
                                                  : read_output(array, "array", type);
@@ -185,8 +185,9 @@ nb::object broadcast(Comm &comm, nb::handle array, Integer root, const TypeArgum
 }
 
 nb::object gather_v(Comm &comm, nb::handle source, const std::optional<nb::handle> &output,
-                    const Integers &counts, Integer root, const std::optional<Integers> &offsets,
-                    const TypeArgument &type, const Algorithm &algorithm, bool wait) {
+                    const Integers &counts, RootArgument root,
+                    const std::optional<Integers> &offsets, const TypeArgument &type,
+                    const Algorithm &algorithm, bool wait) {
     Argument from = read_source(source, "source", type);
     require_elements(from, "source", mine(comm, counts), "the count of this rank");
     Argument to;
@@ -202,8 +203,9 @@ nb::object gather_v(Comm &comm, nb::handle source, const std::optional<nb::handl
 }
 
 nb::object scatter_v(Comm &comm, const std::optional<nb::handle> &source, nb::handle output,
-                     const Integers &counts, Integer root, const std::optional<Integers> &offsets,
-                     const TypeArgument &type, const Algorithm &algorithm, bool wait) {
+                     const Integers &counts, RootArgument root,
+                     const std::optional<Integers> &offsets, const TypeArgument &type,
+                     const Algorithm &algorithm, bool wait) {
     Argument to = read_output(output, "output", type);
     require_elements(to, "output", mine(comm, counts), "the count of this rank");
     Argument from;

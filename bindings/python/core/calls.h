@@ -173,6 +173,11 @@ inline vescomm_call_options_t options_of(double factor,
 template <typename Call>
 Request start(Comm &comm, const Call &call, Options options, Arguments arrays,
               nanobind::object owner = {}) {
+    if (comm.in_group) [[unlikely]]
+        refuse(
+            "a call within a group has no request of its own: leave out wait=False, or call "
+            "NAME_at() instead of start_NAME_at(). start_group_end() returns a request for the "
+            "whole group");
     vescomm_request_t *request = nullptr;
     std::shared_ptr<CommHandle> handle =
         comm.run([&](vescomm_comm_t *on) { return call(on, options, &request); });

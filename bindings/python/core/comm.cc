@@ -170,14 +170,14 @@ Request start_group_end(Comm &comm, nb::object owner) {
     return Request(handle, request, std::move(arrays), std::move(owner));
 }
 
-std::uintptr_t allocate(Comm &comm, std::uint64_t bytes) {
+std::uintptr_t allocate(Comm &comm, SizeArgument bytes) {
     void *pointer = nullptr;
     const std::shared_ptr<CommHandle> handle = comm.share();
     vescomm_status_t status = VESCOMM_OK;
     {
         // Pages are allocated, which takes time. Safe for threads.
         const GilReleased released;
-        status = vescomm_malloc(handle->get(), bytes, &pointer);
+        status = vescomm_malloc(handle->get(), static_cast<std::uint64_t>(bytes.value), &pointer);
     }
     check(status);
     return reinterpret_cast<std::uintptr_t>(pointer);

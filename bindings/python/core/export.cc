@@ -80,11 +80,11 @@ std::string why_unusable(nb::handle exported) {
     return "a capsule that has been used; it must return a new one each time";
 }
 
-nb::object export_buffer(nb::handle array) {
+nb::object export_buffer(nb::handle array, NoExport &why) {
     if (!PyObject_CheckBuffer(array.ptr())) return {};
     PyObject *const view = PyMemoryView_FromObject(array.ptr());
     if (view != nullptr) return nb::steal(view);
-    take_error();
+    why.buffer_raised.emplace(take_error());
     return {};
 }
 

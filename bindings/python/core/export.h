@@ -18,10 +18,12 @@
 
 namespace vescomm::python {
 
-// The reason why an object exports nothing by DLPack.
+// The reasons why an object exports nothing that nanobind imports.
 struct NoExport {
     std::optional<nanobind::python_error> raised;
     nanobind::object returned;  // that nanobind does not import
+    std::optional<nanobind::python_error> buffer_raised;  // by the buffer protocol
+    nanobind::object buffer;  // a memoryview that nanobind does not import
 };
 
 // True for types that export DLPack, and for that of capsules.
@@ -37,7 +39,7 @@ nanobind::object export_dlpack(nanobind::handle array, bool writable, NoExport &
 // array is read-only.
 std::string why_unusable(nanobind::handle exported);
 // A memoryview: it has the strides of a buffer, which ctypes leaves null.
-nanobind::object export_buffer(nanobind::handle array);
+nanobind::object export_buffer(nanobind::handle array, NoExport &why);
 // The capsule of the function to_dlpack() of torch and TensorFlow, which exports tensors that
 // require gradients.
 nanobind::object export_dlpack_of_framework(nanobind::handle array);

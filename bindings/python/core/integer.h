@@ -47,6 +47,20 @@ struct SharingArgument : Integer {
     static constexpr char members[] = "vescomm.Sharing, such as Sharing.PER_NODE";
 };
 
+// The number of a rank, which no enumeration of vescomm has.
+struct RootArgument : Integer {
+    static constexpr char type[] = "int", name[] = "root";
+    static constexpr char members[] = "";
+};
+
+// A number of bytes.
+struct SizeArgument : Integer {
+    static constexpr char type[] = "int", name[] = "bytes";
+};
+struct OffsetArgument : Integer {
+    static constexpr char type[] = "int", name[] = "offset_bytes";
+};
+
 // Numbers of elements, one for each rank: any sequence of integers.
 struct Integers {
     std::vector<std::int64_t> values;
@@ -73,17 +87,18 @@ inline bool read_integer(PyObject *object, std::int64_t &value) noexcept {
     return true;
 }
 
-// Reads a member of an enumeration. nanobind's own exception would not say which argument is wrong.
-inline std::int64_t read_member(nanobind::handle object, const char *name, const char *members) {
-    std::int64_t value = 0;
-    if (!read_integer(object.ptr(), value)) [[unlikely]] {
-        const nanobind::str type = nanobind::type_name(object.type());
-        const std::string text =
-            std::string(name) + " is a " + type.c_str() + "; give a member of " + members;
-        throw nanobind::type_error(text.c_str());
-    }
-    return value;
-}
+// Readers of arguments that raise exceptions with the name of the argument, which those of nanobind
+// have not.
+//
+// A member of the enumeration `type`, such as "vescomm.Op", or its value. Refuses members of other
+// enumerations of vescomm, and, unless `type` is "int", bools.
+std::int64_t read_member(nanobind::handle object, const char *name, const char *type,
+                         const char *members);
+// The same without the reading, for the name of an argument or of a value within one.
+void refuse_other_members(nanobind::handle object, const std::string &name, const char *type,
+                          const char *members);
+// An integer from 0 to 2^63 - 1.
+std::int64_t read_size(nanobind::handle object, const char *name);
 
 // Reads a sequence of integers. Returns false, without an exception of Python, if `object` is none.
 // Throws those of Python that are not errors of the argument: see must_pass().
@@ -118,13 +133,28 @@ struct type_caster<vescomm::python::Integer> {
     }
 };
 
+template <typename Size>
+requires std::is_same_v<Size, vescomm::python::SizeArgument> ||
+    std::is_same_v<Size, vescomm::python::OffsetArgument>
+struct type_caster<Size> {
+    NB_TYPE_CASTER(Size, const_name(Size::type))
+
+    bool from_python(handle source, std::uint32_t, cleanup_list *) {
+        value.value = vescomm::python::read_size(source, Size::name);
+        return true;
+    }
+};
+
 template <typename Member>
-requires std::is_base_of_v<vescomm::python::Integer, Member> &&
-    (!std::is_same_v<vescomm::python::Integer, Member>)struct type_caster<Member> {
+requires requires {
+    Member::members;
+}
+struct type_caster<Member> {
     NB_TYPE_CASTER(Member, const_name(Member::type))
 
     bool from_python(handle source, std::uint32_t, cleanup_list *) {
-        value.value = vescomm::python::read_member(source, Member::name, Member::members);
+        value.value =
+            vescomm::python::read_member(source, Member::name, Member::type, Member::members);
         return true;
     }
 };

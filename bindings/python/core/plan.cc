@@ -65,12 +65,12 @@ private:
 class Options {
 public:
     explicit Options(const nb::dict &given) {
-        value_.mode = read_small(given["mode"], {{}, 0, "mode"});
+        value_.mode = member(given, "mode", "vescomm.Mode", "vescomm.Mode, such as Mode.OWNER");
         value_.start_alignment = integer(given, "start_alignment");
         value_.cut_alignment = integer(given, "cut_alignment");
         value_.shard_limit = integer(given, "shard_limit");
         value_.search_steps = integer(given, "search_steps");
-        value_.work = read_small(given["work"], {{}, 0, "work"});
+        value_.work = member(given, "work", "vescomm.Work", "vescomm.Work, such as Work.MUON");
         value_.unit_imbalance = number(given, "unit_imbalance");
         value_.bytes_per_second = number(given, "bytes_per_second");
         value_.seconds_per_collective = number(given, "seconds_per_collective");
@@ -87,6 +87,11 @@ public:
     const vescomm_planner_options_t *get() const noexcept { return &value_; }
 
 private:
+    static std::int32_t member(const nb::dict &given, const char *name, const char *type,
+                               const char *members) {
+        refuse_other_members(given[name], name, type, members);
+        return read_small(given[name], {{}, 0, name});
+    }
     static std::int64_t integer(const nb::dict &given, const char *name) {
         return read_integer(given[name], {{}, 0, name});
     }
@@ -134,12 +139,12 @@ nb::object own(vescomm_layout_t *layout) {
 }
 
 // Returns (layout or None, figures, explanation).
-nb::tuple plan(const nb::sequence &given, Integer ranks, const nb::dict &given_options,
+nb::tuple plan(const nb::sequence &given, nb::handle ranks, const nb::dict &given_options,
                const std::optional<Integers> &weights) {
     const Tensors tensors(given, "tensors");
-    const std::int32_t small_ranks = ranks.small("ranks");
+    const std::int32_t small_ranks = read_small(ranks, {{}, 0, "ranks"});
     Options options(given_options);
-    options.set_weights(weights, ranks);
+    options.set_weights(weights, small_ranks);
     vescomm_layout_t *layout = nullptr;
     vescomm_planner_figures_t figures = vescomm_planner_figures_init();
     vescomm_status_t status = VESCOMM_OK;
@@ -155,7 +160,7 @@ nb::tuple plan(const nb::sequence &given, Integer ranks, const nb::dict &given_o
 
 // Units are tuples (name, type, tensors). Returns (totals, explanation, units), where a unit is a
 // tuple (layout or None, figures, explanation).
-nb::tuple plan_model(const nb::sequence &given, Integer ranks, const nb::dict &given_options,
+nb::tuple plan_model(const nb::sequence &given, nb::handle ranks, const nb::dict &given_options,
                      const std::optional<Integers> &weights) {
     std::deque<Tensors> tensors;
     std::deque<std::string> names;
@@ -167,14 +172,16 @@ nb::tuple plan_model(const nb::sequence &given, Integer ranks, const nb::dict &g
         tensors.emplace_back(nb::borrow<nb::sequence>(nb::object(each[2])), list);
         vescomm_planner_unit_t unit = vescomm_planner_unit_init();
         unit.name = names.back().c_str();
-        unit.type = read_small(each[1], {"type", index});
+        const Place type{"type", index};
+        refuse_other_members(each[1], type.text(), ElementType::type, ElementType::members);
+        unit.type = read_small(each[1], type);
         unit.tensors = tensors.back().plain().data();
         unit.count = tensors.back().plain().size();
         units.push_back(unit);
     }
+    const std::int32_t small_ranks = read_small(ranks, {{}, 0, "ranks"});
     Options options(given_options);
-    options.set_weights(weights, ranks);
-    const std::int32_t small_ranks = ranks.small("ranks");
+    options.set_weights(weights, small_ranks);
     vescomm_plan_t *made = nullptr;
     vescomm_status_t status = VESCOMM_OK;
     {

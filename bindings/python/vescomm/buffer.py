@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from . import _core
+from .errors import InvalidArgumentError
 from .layout import Layout
 
 __all__ = ["Buffer", "to_numpy", "to_torch"]
@@ -21,7 +22,10 @@ class Buffer(_core.Buffer):
         return Layout._of(self._layout)
 
     def __repr__(self) -> str:
-        return f"<vescomm.Buffer of {self._layout.elements} {self.type.name}>"
+        try:
+            return f"<vescomm.Buffer of {self._layout.elements} {self.type.name}>"
+        except InvalidArgumentError:
+            return "<vescomm.Buffer, freed>"
 
 
 def to_numpy(array: _core.Array) -> Any:

@@ -92,7 +92,11 @@ _classes = {
 }
 
 
-def _blamed(sentence):
+def _blamed(status, sentence):
+    # Texts of the program are not searched: the reason of an abort, and names, which are in quotes.
+    if status == AbortedError.status:
+        sentence = sentence.partition(" aborted the communicator: ")[0]
+    sentence = re.sub(r'"[^"]*("|$)', "", sentence)
     # A sentence begins with the rank that reports it.
     ranks = re.findall(r"\brank (\d+)\b(?!:)", sentence)
     return int(ranks[0]) if len(set(ranks)) == 1 else None
@@ -110,5 +114,5 @@ def from_status(status, sentence):
     error = _classes.get(status, Error)(sentence)
     if type(error) is Error:
         error.status = status
-    error.rank = _blamed(sentence)
+    error.rank = _blamed(status, sentence)
     return error

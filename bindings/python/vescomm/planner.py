@@ -102,7 +102,13 @@ class ModelPlan(NamedTuple):
     explanation: str
 
 
-TensorLike = Union[PlannerTensor, Tuple[str, Sequence[int]]]
+TensorLike = Union[
+    PlannerTensor,
+    Tuple[str, Sequence[int]],
+    Tuple[str, Sequence[int], int],
+    Tuple[str, Sequence[int], int, int],
+    Tuple[str, Sequence[int], int, int, int],
+]
 
 
 def _tensors(tensors: Sequence[TensorLike]) -> List[PlannerTensor]:
@@ -157,7 +163,8 @@ def plan(
     Raises:
         InvalidArgumentError: names the tensor or the option. OutOfMemoryError.
 
-    Collective: no.  Blocking: no.  Threads: safe.  Since: 0.1
+    Collective: no.  Blocking: no wait, but a computation of up to search_steps steps; signals such as
+    Ctrl-C are handled after it.  Threads: safe.  Since: 0.1
     """
     return _buffer_plan(*_core.plan(_tensors(tensors), ranks, _options(options), weights))
 
@@ -181,7 +188,8 @@ def plan_model(
     Raises:
         InvalidArgumentError: names the unit, the tensor or the option. OutOfMemoryError.
 
-    Collective: no.  Blocking: no.  Threads: safe.  Since: 0.1
+    Collective: no.  Blocking: no wait, but a computation of up to search_steps steps; signals such as
+    Ctrl-C are handled after it.  Threads: safe.  Since: 0.1
     """
     types = types_of(type, len(units))
     if len(types) != len(units):

@@ -61,7 +61,7 @@ class Arrays(OneRank):
             _fields_ = [("a", ctypes.c_int), ("b", ctypes.c_int)]
 
         for other in (Pair(1, 2), (Pair * 2)(), (ctypes.c_char_p * 2)()):
-            self.refuses("is not an array", self.comm.all_reduce, other)
+            self.refuses("has elements of format", self.comm.all_reduce, other)
         released = memoryview(bytearray(3))
         released.release()
         self.refuses("is not an array", self.comm.all_reduce, released)

@@ -26,6 +26,12 @@ class Objects(unittest.TestCase):
             self.comm.all_reduce(bytearray(3), empty)
         self.assertIn("output, a Array, has no memory", str(caught.exception))
 
+    def test_a_buffer_that_was_freed(self):
+        buffer = vescomm.Buffer(self.comm, vescomm.Layout.from_counts([3]))
+        self.assertEqual(repr(buffer), "<vescomm.Buffer of 3 F32>")
+        buffer.free()
+        self.assertEqual(repr(buffer), "<vescomm.Buffer, freed>")
+
     def test_another_thread_enters_a_call_while_a_dropped_request_is_freed(self):
         comm = self.comm
         memory = comm.empty(3, Type.U8)
