@@ -5,6 +5,7 @@
 import os
 import signal
 import sys
+import traceback
 
 import vescomm
 from failing_ranks import Interrupt, asleep, barriers, expect
@@ -77,6 +78,29 @@ def interrupted_with_the_process():
     assert "rank 0 was interrupted in finalizing the communicator" in str(error)
 
 
+def interrupted_shrink():
+    """The communicator, which no failure had broken, is aborted."""
+    comm = Communicator.from_environment()
+    if comm.rank == 0:
+
+        def tick(_, frame):
+            if any(each.name == "shrink" for each in traceback.extract_stack(frame)):
+                ticks.append(1)
+                if len(ticks) == 3:  # earlier ones may come before the wait
+                    raise KeyboardInterrupt
+
+        ticks = []
+        signal.signal(signal.SIGALRM, tick)
+        signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05)
+        expect(KeyboardInterrupt, comm.shrink)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        assert comm.broken
+    else:
+        error = expect(vescomm.AbortedError, barriers, comm)
+        assert error.rank == 0 and "shrink() was interrupted" in str(error)
+    comm.free()
+
+
 def freed_in_a_block():
     comm = Communicator.from_environment()
     with comm:
@@ -105,6 +129,7 @@ if __name__ == "__main__":
         exits,
         freed_in_a_block,
         interrupted,
+        interrupted_shrink,
         interrupted_with_the_process,
     )
     run_case({case.__name__: case for case in cases})

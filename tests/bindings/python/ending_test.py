@@ -34,6 +34,9 @@ class Ends(JobTest):
     def test_interrupted(self):
         self.run_ranks(2, "interrupted")
 
+    def test_of_a_shrink_interrupted(self):
+        self.run_ranks(2, "interrupted_shrink")
+
     def test_of_the_process_interrupted(self):
         self.run_ranks(2, "interrupted_with_the_process")
 
