@@ -3,10 +3,9 @@
 #
 # Types of the extension module. Functions whose names begin with _, and functions of the module, are
 # for the modules of this package. NAME_at() and start_NAME_at() are for adapters of frameworks:
-# arrays are addresses, which the caller keeps valid until the call or its request is complete. Every
-# start_NAME_at() takes one argument more than its stub: the owner of the memory, which the request
-# keeps until it is complete.
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union, overload
+# arrays are addresses, which the caller keeps valid until the call or its request is complete. The
+# request of start_NAME_at() keeps `owner`, the owner of the memory, until it is complete.
+from typing import Any, Callable, Dict, List, Literal, Mapping, Optional, Sequence, Tuple, Union, overload
 
 from .types import Message, Type
 
@@ -141,63 +140,218 @@ class Communicator:
 
     # ---- calls on arrays: None, or a Request if wait is False ----
 
+    @overload
     def all_gather(
         self, source: AnyArray, output: AnyArray, *, type: Optional[int] = None,
-        algorithm: Optional[str] = None, wait: bool = True,
+        algorithm: Optional[str] = None, wait: Literal[True] = True,
+    ) -> None: ...
+    @overload
+    def all_gather(
+        self, source: AnyArray, output: AnyArray, *, type: Optional[int] = None,
+        algorithm: Optional[str] = None, wait: Literal[False],
+    ) -> Request: ...
+    @overload
+    def all_gather(
+        self, source: AnyArray, output: AnyArray, *, type: Optional[int] = None,
+        algorithm: Optional[str] = None, wait: bool,
     ) -> Optional[Request]: ...
+    @overload
     def all_gather_v(
         self, source: AnyArray, output: AnyArray, counts: Ints, *, offsets: Optional[Ints] = None,
-        type: Optional[int] = None, algorithm: Optional[str] = None, wait: bool = True,
+        type: Optional[int] = None, algorithm: Optional[str] = None, wait: Literal[True] = True,
+    ) -> None: ...
+    @overload
+    def all_gather_v(
+        self, source: AnyArray, output: AnyArray, counts: Ints, *, offsets: Optional[Ints] = None,
+        type: Optional[int] = None, algorithm: Optional[str] = None, wait: Literal[False],
+    ) -> Request: ...
+    @overload
+    def all_gather_v(
+        self, source: AnyArray, output: AnyArray, counts: Ints, *, offsets: Optional[Ints] = None,
+        type: Optional[int] = None, algorithm: Optional[str] = None, wait: bool,
     ) -> Optional[Request]: ...
+    @overload
     def reduce_scatter(
         self, source: AnyArray, output: AnyArray, op: int = 0, *, factor: float = 0.0,
-        type: Optional[int] = None, algorithm: Optional[str] = None, wait: bool = True,
+        type: Optional[int] = None, algorithm: Optional[str] = None, wait: Literal[True] = True,
+    ) -> None: ...
+    @overload
+    def reduce_scatter(
+        self, source: AnyArray, output: AnyArray, op: int = 0, *, factor: float = 0.0,
+        type: Optional[int] = None, algorithm: Optional[str] = None, wait: Literal[False],
+    ) -> Request: ...
+    @overload
+    def reduce_scatter(
+        self, source: AnyArray, output: AnyArray, op: int = 0, *, factor: float = 0.0,
+        type: Optional[int] = None, algorithm: Optional[str] = None, wait: bool,
     ) -> Optional[Request]: ...
+    @overload
     def reduce_scatter_v(
         self, source: AnyArray, output: AnyArray, counts: Ints, op: int = 0, *,
         factor: float = 0.0, type: Optional[int] = None, algorithm: Optional[str] = None,
-        wait: bool = True,
+        wait: Literal[True] = True,
+    ) -> None: ...
+    @overload
+    def reduce_scatter_v(
+        self, source: AnyArray, output: AnyArray, counts: Ints, op: int = 0, *,
+        factor: float = 0.0, type: Optional[int] = None, algorithm: Optional[str] = None,
+        wait: Literal[False],
+    ) -> Request: ...
+    @overload
+    def reduce_scatter_v(
+        self, source: AnyArray, output: AnyArray, counts: Ints, op: int = 0, *,
+        factor: float = 0.0, type: Optional[int] = None, algorithm: Optional[str] = None,
+        wait: bool,
     ) -> Optional[Request]: ...
+    @overload
     def all_reduce(
         self, source: AnyArray, output: Optional[AnyArray] = None, op: int = 0, *,
         factor: float = 0.0, type: Optional[int] = None, algorithm: Optional[str] = None,
-        wait: bool = True,
+        wait: Literal[True] = True,
+    ) -> None: ...
+    @overload
+    def all_reduce(
+        self, source: AnyArray, output: Optional[AnyArray] = None, op: int = 0, *,
+        factor: float = 0.0, type: Optional[int] = None, algorithm: Optional[str] = None,
+        wait: Literal[False],
+    ) -> Request: ...
+    @overload
+    def all_reduce(
+        self, source: AnyArray, output: Optional[AnyArray] = None, op: int = 0, *,
+        factor: float = 0.0, type: Optional[int] = None, algorithm: Optional[str] = None,
+        wait: bool,
     ) -> Optional[Request]: ...
+    @overload
     def reduce(
         self, source: AnyArray, output: Optional[AnyArray] = None, root: int = 0, op: int = 0, *,
         factor: float = 0.0, type: Optional[int] = None, algorithm: Optional[str] = None,
-        wait: bool = True,
+        wait: Literal[True] = True,
+    ) -> None: ...
+    @overload
+    def reduce(
+        self, source: AnyArray, output: Optional[AnyArray] = None, root: int = 0, op: int = 0, *,
+        factor: float = 0.0, type: Optional[int] = None, algorithm: Optional[str] = None,
+        wait: Literal[False],
+    ) -> Request: ...
+    @overload
+    def reduce(
+        self, source: AnyArray, output: Optional[AnyArray] = None, root: int = 0, op: int = 0, *,
+        factor: float = 0.0, type: Optional[int] = None, algorithm: Optional[str] = None,
+        wait: bool,
     ) -> Optional[Request]: ...
+    @overload
     def broadcast(
         self, array: AnyArray, root: int = 0, *, type: Optional[int] = None,
-        algorithm: Optional[str] = None, wait: bool = True,
+        algorithm: Optional[str] = None, wait: Literal[True] = True,
+    ) -> None: ...
+    @overload
+    def broadcast(
+        self, array: AnyArray, root: int = 0, *, type: Optional[int] = None,
+        algorithm: Optional[str] = None, wait: Literal[False],
+    ) -> Request: ...
+    @overload
+    def broadcast(
+        self, array: AnyArray, root: int = 0, *, type: Optional[int] = None,
+        algorithm: Optional[str] = None, wait: bool,
     ) -> Optional[Request]: ...
+    @overload
     def gather_v(
         self, source: AnyArray, output: Optional[AnyArray], counts: Ints, root: int = 0, *,
         offsets: Optional[Ints] = None, type: Optional[int] = None,
-        algorithm: Optional[str] = None, wait: bool = True,
+        algorithm: Optional[str] = None, wait: Literal[True] = True,
+    ) -> None: ...
+    @overload
+    def gather_v(
+        self, source: AnyArray, output: Optional[AnyArray], counts: Ints, root: int = 0, *,
+        offsets: Optional[Ints] = None, type: Optional[int] = None,
+        algorithm: Optional[str] = None, wait: Literal[False],
+    ) -> Request: ...
+    @overload
+    def gather_v(
+        self, source: AnyArray, output: Optional[AnyArray], counts: Ints, root: int = 0, *,
+        offsets: Optional[Ints] = None, type: Optional[int] = None,
+        algorithm: Optional[str] = None, wait: bool,
     ) -> Optional[Request]: ...
+    @overload
     def scatter_v(
         self, source: Optional[AnyArray], output: AnyArray, counts: Ints, root: int = 0, *,
         offsets: Optional[Ints] = None, type: Optional[int] = None,
-        algorithm: Optional[str] = None, wait: bool = True,
+        algorithm: Optional[str] = None, wait: Literal[True] = True,
+    ) -> None: ...
+    @overload
+    def scatter_v(
+        self, source: Optional[AnyArray], output: AnyArray, counts: Ints, root: int = 0, *,
+        offsets: Optional[Ints] = None, type: Optional[int] = None,
+        algorithm: Optional[str] = None, wait: Literal[False],
+    ) -> Request: ...
+    @overload
+    def scatter_v(
+        self, source: Optional[AnyArray], output: AnyArray, counts: Ints, root: int = 0, *,
+        offsets: Optional[Ints] = None, type: Optional[int] = None,
+        algorithm: Optional[str] = None, wait: bool,
     ) -> Optional[Request]: ...
+    @overload
     def all_to_all(
         self, source: AnyArray, output: AnyArray, *, type: Optional[int] = None,
-        algorithm: Optional[str] = None, wait: bool = True,
+        algorithm: Optional[str] = None, wait: Literal[True] = True,
+    ) -> None: ...
+    @overload
+    def all_to_all(
+        self, source: AnyArray, output: AnyArray, *, type: Optional[int] = None,
+        algorithm: Optional[str] = None, wait: Literal[False],
+    ) -> Request: ...
+    @overload
+    def all_to_all(
+        self, source: AnyArray, output: AnyArray, *, type: Optional[int] = None,
+        algorithm: Optional[str] = None, wait: bool,
     ) -> Optional[Request]: ...
+    @overload
     def all_to_all_v(
         self, source: AnyArray, source_counts: Ints, output: AnyArray, output_counts: Ints, *,
         source_offsets: Optional[Ints] = None, output_offsets: Optional[Ints] = None,
-        type: Optional[int] = None, algorithm: Optional[str] = None, wait: bool = True,
+        type: Optional[int] = None, algorithm: Optional[str] = None, wait: Literal[True] = True,
+    ) -> None: ...
+    @overload
+    def all_to_all_v(
+        self, source: AnyArray, source_counts: Ints, output: AnyArray, output_counts: Ints, *,
+        source_offsets: Optional[Ints] = None, output_offsets: Optional[Ints] = None,
+        type: Optional[int] = None, algorithm: Optional[str] = None, wait: Literal[False],
+    ) -> Request: ...
+    @overload
+    def all_to_all_v(
+        self, source: AnyArray, source_counts: Ints, output: AnyArray, output_counts: Ints, *,
+        source_offsets: Optional[Ints] = None, output_offsets: Optional[Ints] = None,
+        type: Optional[int] = None, algorithm: Optional[str] = None, wait: bool,
     ) -> Optional[Request]: ...
+    @overload
     def send(
         self, array: AnyArray, peer: int, tag: int = 0, *, type: Optional[int] = None,
-        wait: bool = True,
+        wait: Literal[True] = True,
+    ) -> None: ...
+    @overload
+    def send(
+        self, array: AnyArray, peer: int, tag: int = 0, *, type: Optional[int] = None,
+        wait: Literal[False],
+    ) -> Request: ...
+    @overload
+    def send(
+        self, array: AnyArray, peer: int, tag: int = 0, *, type: Optional[int] = None,
+        wait: bool,
     ) -> Optional[Request]: ...
+    @overload
     def receive(
         self, array: AnyArray, peer: int, tag: int = 0, *, type: Optional[int] = None,
-        wait: bool = True,
+        wait: Literal[True] = True,
+    ) -> Optional[Message]: ...
+    @overload
+    def receive(
+        self, array: AnyArray, peer: int, tag: int = 0, *, type: Optional[int] = None,
+        wait: Literal[False],
+    ) -> Request: ...
+    @overload
+    def receive(
+        self, array: AnyArray, peer: int, tag: int = 0, *, type: Optional[int] = None,
+        wait: bool,
     ) -> Union[None, Request, Message]: ...
 
     # ---- calls on addresses: all arguments are positional; the last two may be left out ----
@@ -206,107 +360,177 @@ class Communicator:
         self, source: int, output: int, count: int, type: int, factor: float = ...,
         algorithm: Optional[str] = ..., /,
     ) -> None: ...
+    @overload
     def start_all_gather_at(
         self, source: int, output: int, count: int, type: int, factor: float = ...,
-        algorithm: Optional[str] = ..., /,
+        algorithm: Optional[str] = ..., owner: Any = ..., /,
+    ) -> Request: ...
+    @overload
+    def start_all_gather_at(
+        self, source: int, output: int, count: int, type: int, owner: Any, /,
     ) -> Request: ...
     def all_gather_v_at(
         self, source: int, output: int, counts: Ints, offsets: Optional[Ints], type: int,
         factor: float = ..., algorithm: Optional[str] = ..., /,
     ) -> None: ...
+    @overload
     def start_all_gather_v_at(
         self, source: int, output: int, counts: Ints, offsets: Optional[Ints], type: int,
-        factor: float = ..., algorithm: Optional[str] = ..., /,
+        factor: float = ..., algorithm: Optional[str] = ..., owner: Any = ..., /,
+    ) -> Request: ...
+    @overload
+    def start_all_gather_v_at(
+        self, source: int, output: int, counts: Ints, offsets: Optional[Ints], type: int,
+        owner: Any, /,
     ) -> Request: ...
     def reduce_scatter_at(
         self, source: int, output: int, count: int, type: int, op: int, factor: float = ...,
         algorithm: Optional[str] = ..., /,
     ) -> None: ...
+    @overload
     def start_reduce_scatter_at(
         self, source: int, output: int, count: int, type: int, op: int, factor: float = ...,
-        algorithm: Optional[str] = ..., /,
+        algorithm: Optional[str] = ..., owner: Any = ..., /,
+    ) -> Request: ...
+    @overload
+    def start_reduce_scatter_at(
+        self, source: int, output: int, count: int, type: int, op: int, owner: Any, /,
     ) -> Request: ...
     def reduce_scatter_v_at(
         self, source: int, output: int, counts: Ints, type: int, op: int, factor: float = ...,
         algorithm: Optional[str] = ..., /,
     ) -> None: ...
+    @overload
     def start_reduce_scatter_v_at(
         self, source: int, output: int, counts: Ints, type: int, op: int, factor: float = ...,
-        algorithm: Optional[str] = ..., /,
+        algorithm: Optional[str] = ..., owner: Any = ..., /,
+    ) -> Request: ...
+    @overload
+    def start_reduce_scatter_v_at(
+        self, source: int, output: int, counts: Ints, type: int, op: int, owner: Any, /,
     ) -> Request: ...
     def all_reduce_at(
         self, source: int, output: int, count: int, type: int, op: int, factor: float = ...,
         algorithm: Optional[str] = ..., /,
     ) -> None: ...
+    @overload
     def start_all_reduce_at(
         self, source: int, output: int, count: int, type: int, op: int, factor: float = ...,
-        algorithm: Optional[str] = ..., /,
+        algorithm: Optional[str] = ..., owner: Any = ..., /,
+    ) -> Request: ...
+    @overload
+    def start_all_reduce_at(
+        self, source: int, output: int, count: int, type: int, op: int, owner: Any, /,
     ) -> Request: ...
     def reduce_at(
         self, source: int, output: int, count: int, type: int, op: int, root: int,
         factor: float = ..., algorithm: Optional[str] = ..., /,
     ) -> None: ...
+    @overload
     def start_reduce_at(
         self, source: int, output: int, count: int, type: int, op: int, root: int,
-        factor: float = ..., algorithm: Optional[str] = ..., /,
+        factor: float = ..., algorithm: Optional[str] = ..., owner: Any = ..., /,
+    ) -> Request: ...
+    @overload
+    def start_reduce_at(
+        self, source: int, output: int, count: int, type: int, op: int, root: int,
+        owner: Any, /,
     ) -> Request: ...
     def broadcast_at(
         self, data: int, count: int, type: int, root: int, factor: float = ...,
         algorithm: Optional[str] = ..., /,
     ) -> None: ...
+    @overload
     def start_broadcast_at(
         self, data: int, count: int, type: int, root: int, factor: float = ...,
-        algorithm: Optional[str] = ..., /,
+        algorithm: Optional[str] = ..., owner: Any = ..., /,
+    ) -> Request: ...
+    @overload
+    def start_broadcast_at(
+        self, data: int, count: int, type: int, root: int, owner: Any, /,
     ) -> Request: ...
     def gather_v_at(
         self, source: int, output: int, counts: Ints, offsets: Optional[Ints], type: int, root: int,
         factor: float = ..., algorithm: Optional[str] = ..., /,
     ) -> None: ...
+    @overload
     def start_gather_v_at(
         self, source: int, output: int, counts: Ints, offsets: Optional[Ints], type: int, root: int,
-        factor: float = ..., algorithm: Optional[str] = ..., /,
+        factor: float = ..., algorithm: Optional[str] = ..., owner: Any = ..., /,
+    ) -> Request: ...
+    @overload
+    def start_gather_v_at(
+        self, source: int, output: int, counts: Ints, offsets: Optional[Ints], type: int, root: int,
+        owner: Any, /,
     ) -> Request: ...
     def scatter_v_at(
         self, source: int, output: int, counts: Ints, offsets: Optional[Ints], type: int, root: int,
         factor: float = ..., algorithm: Optional[str] = ..., /,
     ) -> None: ...
+    @overload
     def start_scatter_v_at(
         self, source: int, output: int, counts: Ints, offsets: Optional[Ints], type: int, root: int,
-        factor: float = ..., algorithm: Optional[str] = ..., /,
+        factor: float = ..., algorithm: Optional[str] = ..., owner: Any = ..., /,
+    ) -> Request: ...
+    @overload
+    def start_scatter_v_at(
+        self, source: int, output: int, counts: Ints, offsets: Optional[Ints], type: int, root: int,
+        owner: Any, /,
     ) -> Request: ...
     def all_to_all_at(
         self, source: int, output: int, count: int, type: int, factor: float = ...,
         algorithm: Optional[str] = ..., /,
     ) -> None: ...
+    @overload
     def start_all_to_all_at(
         self, source: int, output: int, count: int, type: int, factor: float = ...,
-        algorithm: Optional[str] = ..., /,
+        algorithm: Optional[str] = ..., owner: Any = ..., /,
+    ) -> Request: ...
+    @overload
+    def start_all_to_all_at(
+        self, source: int, output: int, count: int, type: int, owner: Any, /,
     ) -> Request: ...
     def all_to_all_v_at(
         self, source: int, source_counts: Ints, source_offsets: Optional[Ints], output: int,
         output_counts: Ints, output_offsets: Optional[Ints], type: int, factor: float = ...,
         algorithm: Optional[str] = ..., /,
     ) -> None: ...
+    @overload
     def start_all_to_all_v_at(
         self, source: int, source_counts: Ints, source_offsets: Optional[Ints], output: int,
         output_counts: Ints, output_offsets: Optional[Ints], type: int, factor: float = ...,
-        algorithm: Optional[str] = ..., /,
+        algorithm: Optional[str] = ..., owner: Any = ..., /,
+    ) -> Request: ...
+    @overload
+    def start_all_to_all_v_at(
+        self, source: int, source_counts: Ints, source_offsets: Optional[Ints], output: int,
+        output_counts: Ints, output_offsets: Optional[Ints], type: int, owner: Any, /,
     ) -> Request: ...
     def send_at(
         self, source: int, count: int, type: int, peer: int, tag: int, factor: float = ...,
         algorithm: Optional[str] = ..., /,
     ) -> None: ...
+    @overload
     def start_send_at(
         self, source: int, count: int, type: int, peer: int, tag: int, factor: float = ...,
-        algorithm: Optional[str] = ..., /,
+        algorithm: Optional[str] = ..., owner: Any = ..., /,
+    ) -> Request: ...
+    @overload
+    def start_send_at(
+        self, source: int, count: int, type: int, peer: int, tag: int, owner: Any, /,
     ) -> Request: ...
     def receive_at(
         self, output: int, count: int, type: int, peer: int, tag: int, factor: float = ...,
         algorithm: Optional[str] = ..., /,
     ) -> None: ...
+    @overload
     def start_receive_at(
         self, output: int, count: int, type: int, peer: int, tag: int, factor: float = ...,
-        algorithm: Optional[str] = ..., /,
+        algorithm: Optional[str] = ..., owner: Any = ..., /,
+    ) -> Request: ...
+    @overload
+    def start_receive_at(
+        self, output: int, count: int, type: int, peer: int, tag: int, owner: Any, /,
     ) -> Request: ...
 
     # ---- for communicator.py ----

@@ -50,6 +50,6 @@ def to_torch(array: _core.Array) -> Any:
 
     Since: 0.1
     """
-    import torch
+    import torch  # type: ignore[import-not-found,unused-ignore]
 
     return torch.from_dlpack(array)

@@ -334,7 +334,7 @@ class Communicator(_core.Communicator):
         finally:
             self.add_span(name, track, begin, trace_seconds(), dict(values or {}))
 
-    def write_trace(self, path: Union[str, bytes, os.PathLike, None] = None) -> None:
+    def write_trace(self, path: Union[str, bytes, os.PathLike[Any], None] = None) -> None:
         """Writes the spans of all ranks into one file in the Chrome trace event format.
 
         Args:
@@ -348,7 +348,7 @@ class Communicator(_core.Communicator):
         """
         self._write_trace(None if path is None else os.fsencode(path))
 
-    def write_flight_recorder(self, path: Union[str, bytes, os.PathLike]) -> None:
+    def write_flight_recorder(self, path: Union[str, bytes, os.PathLike[Any]]) -> None:
         """Writes the last operations of this rank into a file, for `vescomm-info --flight`.
 
         Args:

@@ -4,6 +4,7 @@
 
 import builtins
 import re
+from typing import Optional
 
 
 class Error(RuntimeError):
@@ -18,8 +19,8 @@ class Error(RuntimeError):
     Since: 0.1
     """
 
-    status = -9
-    rank = None
+    status: int = -9
+    rank: Optional[int] = None
 
 
 class InvalidArgumentError(Error, ValueError):
@@ -92,7 +93,7 @@ _classes = {
 }
 
 
-def _blamed(status, sentence):
+def _blamed(status: int, sentence: str) -> Optional[int]:
     # Texts of the program are not searched: the reason of an abort, and names, which are in quotes.
     if status == AbortedError.status:
         sentence = sentence.partition(" aborted the communicator: ")[0]
@@ -102,7 +103,7 @@ def _blamed(status, sentence):
     return int(ranks[0]) if len(set(ranks)) == 1 else None
 
 
-def from_status(status, sentence):
+def from_status(status: int, sentence: str) -> Error:
     """Returns the exception of an error status; the extension module raises it.
 
     Args:

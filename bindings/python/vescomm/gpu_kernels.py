@@ -36,7 +36,7 @@ class Piece(NamedTuple):
 
     target: int  # first element in the target
     source: int  # first element in the source; not used without a source
-    count: int  # elements
+    count: int  # type: ignore[assignment]  # elements
 
 
 Pieces = Optional[Sequence[tuple[int, int, int]]]

@@ -24,7 +24,7 @@ class Message(NamedTuple):
     source: int
     tag: int
     type: "Type"
-    count: int
+    count: int  # type: ignore[assignment]
 
 
 class Type(enum.IntEnum):
@@ -54,7 +54,7 @@ class Type(enum.IntEnum):
     C128 = 17
 
     @property
-    def bytes(self):
+    def bytes(self) -> int:
         """Size of one element in bytes. Since: 0.1"""
         return _bytes[self]
 
