@@ -126,7 +126,7 @@ std::string DeviceCall::text(bool places) const {
         details += fmt::format("{}sizes of shards {:05x}, {}", details.empty() ? "" : ", ",
                                digest & 0xfffff, internal::name_of(method));
     if (places) {
-        details += ", in " + text_of(data);
+        details += (data.in == Place::In::memory ? ", at " : ", in ") + text_of(data);
         if (kind == Kind::all_reduce && source != data) details += ", from " + text_of(source);
     }
     return fmt::format("{} of {} {} ({})", name_of(kind), elements, name_of_type(type), details);

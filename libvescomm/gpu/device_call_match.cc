@@ -154,11 +154,16 @@ std::string DeviceCallMatch::behind() const {
     if (peers_.empty()) return {};
     std::vector<int> late, elsewhere;
     std::uint64_t first = calls_;  // call that one of them has not made
+    std::string ahead;
     for (const Peer &peer : peers_) {
         const Board &its = board(peer.rank);
         if (const auto made = its.calls.load(std::memory_order_acquire); made < calls_) {
             late.push_back(peer.rank);
             first = std::min(first, made + 1);
+        } else if (made > calls_) {
+            const auto next = board(peer.rank).entry(calls_ + 1).read(calls_ + 1);
+            ahead = fmt::format("; rank {} of this node has gone on to call {}{}", peer.rank,
+                                calls_ + 1, next ? ", which is " + next->text() : "");
         } else if (its.waiting.load(std::memory_order_acquire) == 0) elsewhere.push_back(peer.rank);
     }
     const auto name = [](std::vector<int> &ranks) {
@@ -175,6 +180,7 @@ std::string DeviceCallMatch::behind() const {
     std::string text =
         "; the ranks of this node have made the same calls: see whether they have launched the "
         "same graphs";
+    if (!ahead.empty()) text += ahead;
     if (!elsewhere.empty())
         text += fmt::format("{} {} not wait for {} in vescomm", name(elsewhere),
                             elsewhere.size() == 1 ? "does" : "do",

@@ -119,6 +119,8 @@ DeviceCandidate messages(const DeviceProblem &problem, const Sizes &sizes,
 
 // Every rank reads what it needs. The rank with the largest shard reads most of a reduction.
 DeviceCandidate peer(const DeviceProblem &problem, const Sizes &sizes, const DeviceCosts &costs) {
+    if (problem.lone_buffer && problem.forced == name_of(DeviceMethod::peer))
+        return {DeviceMethod::peer, 0, true, "nothing to read: there is one rank"};
     if (!problem.no_peers.empty()) return {DeviceMethod::peer, 0, false, problem.no_peers};
     const double bytes = problem.reduces   ? (sizes.ranks - 1) * sizes.largest
                          : sizes.ranks > 1 ? sizes.sum - sizes.smallest

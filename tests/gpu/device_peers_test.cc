@@ -106,6 +106,15 @@ TEST(DevicePeers, GathersHaveTheBytesOfAllRanks) {
     EXPECT_EQ(take_violations(), "");
 }
 
+TEST(DevicePeers, OneRankHasNothingToRead) {
+    run_device_ranks(1, device_options("peer"), [](DeviceRank &r) {
+        check_gather(r, VectorLayout({33}), VESCOMM_GPU_PACKED);
+        check_reduce(r, VectorLayout({33}), VESCOMM_F32, VESCOMM_SUM);
+        check_reduce(r, VectorLayout({33}), VESCOMM_BF16, VESCOMM_AVERAGE);
+    });
+    EXPECT_EQ(take_violations(), "");
+}
+
 TEST(DevicePeers, ReductionsHaveTheBitsOfTheHost) {
     constexpr vescomm_type_t types[] = {VESCOMM_F32, VESCOMM_F64, VESCOMM_BF16, VESCOMM_F16,
                                         VESCOMM_I8,  VESCOMM_U8,  VESCOMM_I32,  VESCOMM_U32,
