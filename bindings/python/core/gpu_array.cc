@@ -25,11 +25,22 @@ constexpr int cuda = nb::device::cuda::value;
     refuse(std::string(name) + ", a " + type_name_of(array) + ", " + why);
 }
 
+// True if the array says so. Packages of such arrays refuse a stream with errors of their own.
+bool in_host_memory(nb::handle array) {
+    if (!nb::hasattr(array, "__dlpack_device__")) return false;
+    const nb::object device = array.attr("__dlpack_device__")();
+    if (!nb::isinstance<nb::tuple>(device) || nb::len(device) != 2) return false;
+    const nb::object type = device[0];
+    return nb::isinstance<nb::int_>(type) && nb::cast<int>(type) == nb::device::cpu::value;
+}
+
 // The array by DLPack. The stream -1 asks the other package not to order its streams: the program
 // does that.
 nb::ndarray<nb::ro> import(nb::handle array, const char *name) {
     if (!nb::hasattr(array, "__dlpack__"))
         refuse_array(array, name, "does not export DLPack; pass an array in device memory");
+    if (in_host_memory(array))
+        refuse_array(array, name, "is in host memory; pass an array in device memory");
     nb::object capsule;
     try {
         capsule = array.attr("__dlpack__")(nb::arg("stream") = -1);

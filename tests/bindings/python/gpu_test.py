@@ -129,10 +129,22 @@ class Gpu(unittest.TestCase):
                     "a Twice, has a __dlpack__() that returned no new capsule": lambda: (
                         device.all_reduce(Twice(device, layout))
                     ),
+                    "a HostArray, is in host memory; pass an array in device memory": lambda: (
+                        device.all_reduce(HostArray())
+                    ),
                 }.items():
                     with self.assertRaises(vescomm.InvalidArgumentError) as caught:
                         call()
                     self.assertIn(text, str(caught.exception))
+
+        class HostArray:
+            """An array of a package that has no streams, such as NumPy."""
+
+            def __dlpack__(self, stream=None):
+                raise RuntimeError("only supports stream=None")
+
+            def __dlpack_device__(self):
+                return 1, 0
 
         class Twice:
             """An array whose capsule has been used."""
