@@ -41,7 +41,8 @@ void DeviceCommunicator::close() {
         }
     }
     if (!memories_.empty() || workspace_ != nullptr) {
-        if (idle || device_is_idle(end_limit(*comm_))) {
+        idle = idle || device_is_idle(end_limit(*comm_));
+        if (idle) {
             for (const auto &[pointer, memory] : memories_) release(pointer, memory);
             if (workspace_ != nullptr) release(workspace_, {});
         } else {
@@ -51,7 +52,7 @@ void DeviceCommunicator::close() {
         memories_.clear();
         workspace_ = nullptr;
     }
-    const bool ended = nccl_.finalize();
+    const bool ended = nccl_.finalize(idle);
     abort_nccl();  // no effect if it has been finalized
     if (failure) std::rethrow_exception(failure);
     if (!ended) comm_->failure().check();

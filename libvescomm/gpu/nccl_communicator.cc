@@ -42,8 +42,12 @@ std::string NcclCommunicator::reason(nccl::Result result) const {
 
 // ---- the end ----
 
-bool NcclCommunicator::finalize() noexcept {
+bool NcclCommunicator::finalize(bool idle) noexcept {
     if (options_.borrowed || !usable()) return true;
+    if (keeps_windows_ && !idle) {
+        forget("work of the device may still read windows of other ranks");
+        return true;
+    }
     const BackgroundCall end = call_on_device(
         libraries_.cuda, device_, [nccl = libraries_.nccl, comm = nccl_](const cuda::Runtime &) {
             const nccl::Result result = nccl.comm_finalize(comm);

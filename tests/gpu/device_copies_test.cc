@@ -307,6 +307,35 @@ TEST(DeviceCopies, QueuedCopiesReadMappedMemoryAfterTheDeathOfARank) {
     EXPECT_EQ(gpu_double::live_communicators(), 0);
 }
 
+// A free cannot wait for the device while a stream is captured, so the windows must stay mapped.
+TEST(DeviceCopies, AFreeDuringACaptureKeepsTheWindows) {
+    std::barrier<> all(2);
+    std::latch freed(1);
+    run_devices(node_of_ranks(2), [&](DeviceRank &r) {
+        ASSERT_EQ(r.create(device_options(method)), VESCOMM_OK);
+        TestBuffer buffer(r, VectorLayout({4, 8}), buffer_options(VESCOMM_F32, VESCOMM_GPU_PACKED));
+        all.arrive_and_wait();
+        gpu_double::launch(r.stream, "computation", {}, [&] { freed.wait(); });
+        EXPECT_EQ(gather(buffer), VESCOMM_OK);
+        all.arrive_and_wait();
+        CUstream_st *other = nullptr;
+        EXPECT_EQ(gpu_double::cudaStreamCreateWithFlags(&other, 1), 0);
+        EXPECT_EQ(cudaStreamBeginCapture(other, 0), 0);
+        EXPECT_EQ(vescomm_gpu_comm_free(r.gpu), VESCOMM_OK) << vescomm_get_last_error();
+        r.gpu = nullptr;
+        CUgraph_st *graph = nullptr;
+        EXPECT_EQ(cudaStreamEndCapture(other, &graph), 0);
+        EXPECT_EQ(buffer.free(), VESCOMM_OK);
+        all.arrive_and_wait();
+        if (r.rank == 0) freed.count_down();
+        EXPECT_EQ(cudaStreamSynchronize(r.stream), 0);
+        all.arrive_and_wait();
+        cudaGraphDestroy(graph);
+    });
+    EXPECT_EQ(take_violations(), "");
+    EXPECT_GT(gpu_double::live_communicators(), 0);
+}
+
 TEST(DeviceCopies, AFailedCopyReachesAllRanks) {
     for (const char *function : {"cudaMemcpyAsync", "cudaLaunchKernel"}) {
         std::barrier<> all(2);

@@ -366,7 +366,9 @@ TEST(DeviceMismatch, IsFoundInCallsThatMoveNoData) {
             status = one.call(r, buffers);
             if (std::string(one.name).find("the free") == 0) buffers.both[1] = nullptr;
             else if (r.gpu == nullptr && status == VESCOMM_OK) return;
-            if (status != VESCOMM_OK) EXPECT_EQ(status, VESCOMM_ERROR_MISMATCH);
+            if (status != VESCOMM_OK) {
+                EXPECT_EQ(status, VESCOMM_ERROR_MISMATCH);
+            }
         });
     }
     take_violations();
