@@ -40,11 +40,6 @@ constexpr const char *explanation =
     "The same seed and batch give the same losses for any number of ranks, up to rounding.\n"
     "Exit status: 0 success, 1 failure, 2 wrong usage.\n";
 
-bool has_suffix(const std::string &text, const std::string &suffix) {
-    return text.size() >= suffix.size() &&
-           text.compare(text.size() - suffix.size(), suffix.size(), suffix) == 0;
-}
-
 void require(bool holds, const std::string &sentence) {
     if (!holds) throw UsageError(sentence);
 }
@@ -150,7 +145,7 @@ void check(const Options &options) {
     require_either("--master-dtype", options.master_type, "f32", "bf16");
     require_either("--rounding", options.rounding, "nearest", "stochastic");
     require(options.rounding == "stochastic" || options.master_type == "bf16",
-            "--rounding nearest is for --master-dtype bf16: masters in f32 are not rounded");
+            "--rounding nearest is for --master-dtype bf16: f32 is not rounded");
     require_at_least("--gather-block", options.gather_block, 1);
     require_at_least("--save-every", options.save_every, 0);
     require(!options.save.empty() || options.save_every == 0,
@@ -168,8 +163,8 @@ void check(const Options &options) {
                         options.recommend));
     require(options.sample == 0 || !options.prompt.empty(),
             "--prompt is empty; generating text needs at least one byte to start from");
-    require(options.picture.empty() || has_suffix(options.picture, ".png") ||
-                has_suffix(options.picture, ".svg"),
+    require(options.picture.empty() || options.picture.ends_with(".png") ||
+                options.picture.ends_with(".svg"),
             fmt::format("--picture {} ends in neither .png nor .svg, which are the formats it can "
                         "be drawn in",
                         options.picture));
@@ -380,10 +375,10 @@ std::optional<Options> parse_options(int argc, const char *const *argv) {
     // A checkpoint is what is exported.
     options.keep_save = !options.save.empty() || options.export_folder.empty();
     if (!options.keep_save) options.save = without_slashes(options.export_folder) + ".checkpoint";
-    const auto precision = precisions.find(dtype);
-    require(precision != precisions.end(),
+    const auto type = precisions.find(dtype);
+    require(type != precisions.end(),
             fmt::format("--dtype {} is neither f32, bf16 nor f16", dtype));
-    options.precision = precision->second;
+    options.precision = type->second;
     options.reshard = reshard != "no";
     if (reshard != "yes" && reshard != "no") options.reshard_ranks = parse_ranks(reshard);
     require_either("--partner-copy", partner_copy, "yes", "no");
@@ -395,8 +390,7 @@ std::optional<Options> parse_options(int argc, const char *const *argv) {
 }
 
 const char *name_of(Precision precision) {
-    if (precision == Precision::f16) return "f16";
-    return precision == Precision::f32 ? "f32" : "bf16";
+    return precision == Precision::f16 ? "f16" : precision == Precision::f32 ? "f32" : "bf16";
 }
 
 }  // namespace train_gpt
