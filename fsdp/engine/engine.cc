@@ -329,15 +329,14 @@ vescomm_fsdp_view_t Engine::shard(std::uint64_t unit, vescomm_fsdp_role_t role,
         view.elements = bucket.state_elements(state, model_.plan.mesh.position(rank_));
         return view;
     }
-    const auto begin = [&](std::size_t bucket) {
-        return role == VESCOMM_FSDP_MASTER
-                   ? shards_.master(bucket).data
-                   : std::as_writable_bytes(shards_.gradient(bucket)).data();
+    const auto of = [&](std::size_t bucket) {
+        return role == VESCOMM_FSDP_MASTER ? shards_.master(bucket).bytes()
+                                           : std::as_writable_bytes(shards_.gradient(bucket));
     };
-    view.data = begin(buckets.front());
-    view.elements = (begin(buckets.back()) - begin(buckets.front())) /
-                        static_cast<std::ptrdiff_t>(vescomm_type_get_bytes(view.type)) +
-                    model_.plan.buckets[buckets.back()].shard(model_.plan.mesh.position(rank_));
+    const std::span<std::byte> first = of(buckets.front()), last = of(buckets.back());
+    view.data = first.data();
+    view.elements = (last.data() + last.size() - first.data()) /
+                    static_cast<std::ptrdiff_t>(vescomm_type_get_bytes(view.type));
     return view;
 }
 

@@ -24,9 +24,10 @@
 
 namespace vescomm::fsdp {
 
-// 2^64 / the golden ratio, and the last function of SplitMix64.
+// 2^64 / the golden ratio, and the last function of SplitMix64, inline in the loops of every
+// instruction set.
 inline constexpr std::uint64_t stream_gamma = 0x9e3779b97f4a7c15;
-constexpr std::uint64_t mix_bits(std::uint64_t z) {
+[[gnu::always_inline]] constexpr std::uint64_t mix_bits(std::uint64_t z) {
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
     z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
     return z ^ (z >> 31);
@@ -39,14 +40,9 @@ constexpr std::uint64_t rounding_stream(std::uint64_t key, std::int64_t step) {
     return mix_bits(mix_bits(key ^ purpose) + stream_gamma * static_cast<std::uint64_t>(step));
 }
 
-constexpr std::uint64_t rounding_word(std::uint64_t stream, std::uint64_t word) {
+[[gnu::always_inline]] constexpr std::uint64_t rounding_word(std::uint64_t stream,
+                                                             std::uint64_t word) {
     return mix_bits(stream + stream_gamma * (word + 1));
-}
-
-// The random bits of one element.
-constexpr std::uint32_t rounding_bits(std::uint64_t stream, std::uint64_t element) {
-    return static_cast<std::uint32_t>(rounding_word(stream, element / 4) >> (element % 4 * 16)) &
-           0xffff;
 }
 
 // Rounds the elements [first, first + count) of a parameter. NaNs become the positive quiet NaN.

@@ -19,12 +19,6 @@ VESCOMM_INLINE std::uint16_t rounded(float x, std::uint32_t random) {
     return static_cast<std::uint16_t>(magnitude > infinity ? 0x7fc0 : (bits + random) >> 16);
 }
 
-VESCOMM_INLINE std::uint64_t mixed(std::uint64_t z) {
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-    return z ^ (z >> 31);
-}
-
 constexpr std::size_t words = 16;
 constexpr std::size_t lanes = 4 * words;
 
@@ -34,11 +28,10 @@ constexpr std::size_t lanes = 4 * words;
 void round_to_bf16(std::uint16_t *to, const float *from, std::size_t count, std::uint64_t stream,
                    std::uint64_t first) noexcept {
     const auto before = static_cast<std::size_t>(first % 4);  // of the first word, not wanted
-    std::uint64_t word = first / 4 + 1;
+    std::uint64_t word = first / 4;
     for (std::size_t done = 0; done < count;) {
         std::uint64_t random[words];
-        for (std::size_t i = 0; i < words; ++i)
-            random[i] = mixed(stream + stream_gamma * (word + i));
+        for (std::size_t i = 0; i < words; ++i) random[i] = rounding_word(stream, word + i);
         std::uint16_t bits[lanes];
         for (std::size_t i = 0; i < words; ++i)
             for (std::size_t lane = 0; lane < 4; ++lane)

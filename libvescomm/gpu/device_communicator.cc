@@ -148,7 +148,7 @@ void DeviceCommunicator::create_nccl(const std::vector<std::string> &answers) {
         [made, id, ranks = ranks(), rank = rank(), init = libraries_.nccl.comm_init_rank_config](
             const cuda::Runtime &) { return init(&made->comm, ranks, id, rank, &made->config); });
     nccl_.set(made->comm);
-    if (result != nccl::success && result != nccl::in_progress) {
+    if (failed(result)) {
         const std::string why = reason(result);
         if (const std::string advice = advice_on_devices(why, devices); !advice.empty())
             fail_call(status_of(result), std::string(function) + " failed on rank " +

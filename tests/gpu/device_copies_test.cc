@@ -11,6 +11,7 @@
 
 #include "gpu/device_communicator.h"
 #include "gpu/device_kernels.h"
+#include "gpu/failed_rank.h"
 #include "gpu/test_buffer.h"
 
 namespace vescomm::internal {
@@ -250,28 +251,7 @@ TEST(DeviceCopiesMutations, AMissingLastMeetingIsFound) {
 // ---- failures ----
 
 TEST(DeviceCopies, NoMeetingWaitsForARankThatHasFailed) {
-    for (const bool aborts : {true, false}) {
-        std::barrier<> all(3);
-        run_devices(aborts ? node_of_ranks(3) : hurried(node_of_ranks(3)), [&](DeviceRank &r) {
-            ASSERT_EQ(r.create(device_options(method)), VESCOMM_OK);
-            TestBuffer buffer(r, VectorLayout({4, 8, 12}),
-                              buffer_options(VESCOMM_F32, VESCOMM_GPU_PACKED));
-            all.arrive_and_wait();
-            vescomm_status_t status = VESCOMM_OK;
-            if (r.rank == 1) {
-                if (aborts) r.parent.value->abort("rank 1 gives up");
-                while (status == VESCOMM_OK) status = vescomm_gpu_comm_check(r.gpu);
-            } else {
-                status = gather(buffer);
-                if (status == VESCOMM_OK) status = vescomm_gpu_wait(r.gpu, r.stream);
-            }
-            EXPECT_EQ(status, aborts ? VESCOMM_ERROR_ABORTED : VESCOMM_ERROR_TIMEOUT)
-                << vescomm_get_last_error();
-            EXPECT_EQ(cudaStreamSynchronize(r.stream), 0) << "the meetings end";
-            all.arrive_and_wait();
-        });
-    }
-    EXPECT_EQ(take_violations(), "");
+    expect_no_wait_for_a_failed_rank(method);
 }
 
 // Copies that were queued before the failure run when the rank from which they read has freed its

@@ -10,6 +10,17 @@
 
 namespace vescomm::fsdp::device {
 
+namespace {
+
+std::string late_sentence(const Communicator &world, const char *work_of) {
+    return fmt::format(
+        "the device of rank {} has not completed the work of {} within {} s; see which rank has "
+        "made another call, or raise VESCOMM_TIMEOUT_SECONDS",
+        world.rank(), work_of, world.info().timeout_seconds);
+}
+
+}  // namespace
+
 Link::Link(vescomm_comm_t *comm) : host_(comm) {
     vescomm_gpu_comm_t *made = nullptr;
     check(vescomm_gpu_comm_create(comm, nullptr, &made));
@@ -36,13 +47,7 @@ void Links::wait(const Event &event) {
             check_all();
             return event.reached();
         },
-        [&] {
-            return fmt::format(
-                "the device of rank {} has not completed the work of a step within "
-                "{} s; see which rank has made another call, or raise "
-                "VESCOMM_TIMEOUT_SECONDS",
-                comms_.world().rank(), comms_.world().info().timeout_seconds);
-        });
+        [&] { return late_sentence(comms_.world(), "a step"); });
 }
 
 void Links::wait(cuda::Stream stream) {
@@ -51,13 +56,7 @@ void Links::wait(cuda::Stream stream) {
             check_all();
             return is_complete(stream);
         },
-        [&] {
-            return fmt::format(
-                "the device of rank {} has not completed the work of a stream within "
-                "{} s; see which rank has made another call, or raise "
-                "VESCOMM_TIMEOUT_SECONDS",
-                comms_.world().rank(), comms_.world().info().timeout_seconds);
-        });
+        [&] { return late_sentence(comms_.world(), "a stream"); });
     check_all();  // work may end because NCCL failed
 }
 

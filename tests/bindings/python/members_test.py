@@ -11,21 +11,8 @@ import enum
 import unittest
 
 import vescomm
+from refusals import Refusals
 from vescomm import Layout, Mode, Op, Sharing, Type, Work
-
-
-class Refusals(unittest.TestCase):
-    def setUp(self):
-        self.comm = vescomm.Communicator(0, 1)
-        self.addCleanup(self.comm.free)
-
-    def raises(self, kind, text, call, *arguments, **options):
-        with self.assertRaises(kind) as caught:
-            call(*arguments, **options)
-        self.assertIn(text, str(caught.exception))
-
-    def refuses(self, text, call, *arguments, **options):
-        self.raises(vescomm.InvalidArgumentError, text, call, *arguments, **options)
 
 
 class Members(Refusals):

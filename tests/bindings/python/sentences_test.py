@@ -13,6 +13,7 @@ import unittest
 
 import vescomm
 from job import free_address
+from refusals import Refusals
 from vescomm import Layout, Op, PlannerTensor, Tensor, Type
 
 try:
@@ -23,22 +24,7 @@ except ImportError:
 needs_numpy = unittest.skipIf(np is None, "numpy is not installed")
 
 
-class Sentences(unittest.TestCase):
-    def setUp(self):
-        self.comm = vescomm.Communicator(0, 1)
-        self.addCleanup(self.comm.free)
-
-    def raises(self, kind, text, call, *arguments, **options):
-        with self.assertRaises(kind) as caught:
-            call(*arguments, **options)
-        self.assertIn(text, str(caught.exception))
-        return caught.exception
-
-    def refuses(self, text, call, *arguments, **options):
-        return self.raises(vescomm.InvalidArgumentError, text, call, *arguments, **options)
-
-
-class Texts(Sentences):
+class Texts(Refusals):
     def test_the_secret_is_not_cut_at_a_nul(self):
         """Two secrets that differ behind a NUL were the same."""
         secret = "0123456789abcdef\0one"
@@ -124,7 +110,7 @@ class Texts(Sentences):
             self.raises(TypeError, "not int", call, 5)
 
 
-class Values(Sentences):
+class Values(Refusals):
     def test_values_beyond_32_bits_are_shown(self):
         data, comm, big = bytearray(3), self.comm, 2**40 + 7
         layout = Layout.from_counts([3])
@@ -264,7 +250,7 @@ class ArrayLike:
         return 1, 0
 
 
-class Imports(Sentences):
+class Imports(Refusals):
     def test_the_reason_of_dlpack_is_kept(self):
         for raised in (RuntimeError("the array\0 is gone"), BufferError("busy")):
             error = self.refuses(f"raised {type(raised).__name__}: {raised}", self.comm.all_reduce,
@@ -366,7 +352,7 @@ SIMPLE, WRITABLE, FORMAT, ND, STRIDES = 0, 1, 4, 8, 0x10 | 8
 C_CONTIGUOUS, F_CONTIGUOUS, ANY_CONTIGUOUS = 0x20 | STRIDES, 0x40 | STRIDES, 0x80 | STRIDES
 
 
-class OwnArrays(Sentences):
+class OwnArrays(Refusals):
     def get(self, array, flags):
         view = PyBuffer()
         api = ctypes.pythonapi

@@ -21,6 +21,12 @@ float as_float(std::uint32_t bits) {
     return std::bit_cast<float>(bits);
 }
 
+// The random bits of one element.
+constexpr std::uint32_t rounding_bits(std::uint64_t of, std::uint64_t element) {
+    return static_cast<std::uint32_t>(rounding_word(of, element / 4) >> (element % 4 * 16)) &
+           0xffff;
+}
+
 std::vector<std::uint16_t> rounded(const std::vector<float> &from, std::uint64_t of, int isa,
                                    std::uint64_t first = 0) {
     std::vector<std::uint16_t> to(from.size());
