@@ -16,6 +16,7 @@ import argparse
 import json
 import multiprocessing
 import os
+import queue
 import statistics
 import sys
 import tempfile
@@ -164,31 +165,40 @@ def measure(rank, ranks, folder, options, results):
                 if rank == 0:
                     results.put((kind, size, dtype, parameters, times))
                 del models
-    if rank == 0:
-        results.put(None)
     dist.destroy_process_group()
 
 
-def steps(options):
+def results_of(target, ranks, options):
+    """Yields what rank 0 of `target` puts. Ends all ranks if one fails."""
     context = multiprocessing.get_context("spawn")
+    results = context.Queue()
+    with tempfile.TemporaryDirectory() as folder:
+        processes = [
+            context.Process(target=target, args=(rank, ranks, folder, options, results))
+            for rank in range(ranks)
+        ]
+        for process in processes:
+            process.start()
+        while any(process.exitcode is None for process in processes) or not results.empty():
+            failed = [rank for rank, process in enumerate(processes) if process.exitcode]
+            if failed:
+                for process in processes:
+                    process.kill()
+                sys.exit(f"rank {failed[0]} failed; its error is above")
+            try:
+                yield results.get(timeout=0.2)
+            except queue.Empty:
+                pass
+
+
+def steps(options):
     rows = []
     print("| | ranks | parameters | none ms | gloo ms | vescomm ms | accelerate ms | exposed / gloo's | vescomm | accelerate |")
     print("|---|---|---|---|---|---|---|---|---|---|")
     for ranks in map(int, options.ranks.split(",")):
-        results = context.Queue()
-        with tempfile.TemporaryDirectory() as folder:
-            processes = [
-                context.Process(target=measure, args=(rank, ranks, folder, options, results))
-                for rank in range(ranks)
-            ]
-            for process in processes:
-                process.start()
-            while (row := results.get()) is not None:
-                kind, size, dtype, parameters, times = row
-                rows.append({"kind": kind, "size": size, "type": dtype, "ranks": ranks, "times": times})
-                print_row(kind, size, dtype, ranks, parameters, times)
-            for process in processes:
-                process.join()
+        for kind, size, dtype, parameters, times in results_of(measure, ranks, options):
+            rows.append({"kind": kind, "size": size, "type": dtype, "ranks": ranks, "times": times})
+            print_row(kind, size, dtype, ranks, parameters, times)
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
             json.dump(rows, file)
@@ -246,21 +256,10 @@ def calls(rank, ranks, folder, options, results):
 
 
 def small_calls(options):
-    context = multiprocessing.get_context("spawn")
     print("64 bytes, microseconds of one call, best of", options.rounds, "rounds")
     for ranks in map(int, options.ranks.split(",")):
-        results = context.Queue()
-        with tempfile.TemporaryDirectory() as folder:
-            processes = [
-                context.Process(target=calls, args=(rank, ranks, folder, options, results))
-                for rank in range(ranks)
-            ]
-            for process in processes:
-                process.start()
-            best = results.get()
-            for process in processes:
-                process.join()
-        print(f"{ranks} ranks:", *(f"{name} {took:.2f};" for name, took in best.items()))
+        for best in results_of(calls, ranks, options):
+            print(f"{ranks} ranks:", *(f"{name} {took:.2f};" for name, took in best.items()))
 
 
 def main():

@@ -4,6 +4,7 @@
 // The exported functions of checkpoints.
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 
 #include "fsdp/api/guard.h"
 #include "fsdp/api/handles.h"
@@ -20,8 +21,8 @@ vescomm_status_t vescomm_fsdp_save(vescomm_fsdp_t *engine, const char *folder,
         vescomm_fsdp_extra_t ours = vescomm_fsdp_extra_init();
         if (extra != nullptr) ours = api::read_struct(extra, "extra", ours);
         if (ours.bytes > 0) api::require(ours.data, "extra->data");
-        const std::string bytes(static_cast<const char *>(ours.bytes > 0 ? ours.data : ""),
-                                ours.bytes);
+        const std::string_view bytes(static_cast<const char *>(ours.bytes > 0 ? ours.data : ""),
+                                     ours.bytes);
         auto made = std::make_unique<vescomm_job>();
         made->save = engine->engine().save(folder, bytes, ours.keep);
         *job = made.release();

@@ -68,12 +68,7 @@ private:
         if (folder_.empty())
             throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
                         "saving to a folder without a name; give a folder");
-        for (const Extra &extra : extras)
-            if (extra.bytes.size() > static_cast<std::size_t>(max_extra_bytes))
-                throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
-                            fmt::format("saving {} bytes of the program on rank {}; at most {} are "
-                                        "possible, write more to a file of your own",
-                                        extra.bytes.size(), agreement_.rank(), max_extra_bytes));
+        for (const Extra &extra : extras) check_extra_bytes(extra.bytes.size(), agreement_.rank());
         plan_ = plan_data(agreement_.rank(), agreement_.ranks(), pieces, extras,
                           options_.checksum_bytes);
         if (!is_first()) return {};

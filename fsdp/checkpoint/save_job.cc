@@ -106,15 +106,26 @@ struct SaveJob::State {
 SaveJob::SaveJob(const std::string &folder, std::span<const Piece> pieces,
                  std::vector<Extra> extras, std::unique_ptr<Agreement> agreement,
                  const SaveOptions &options, SystemCalls &calls)
+    : SaveJob(
+          folder,
+          [&] {
+              return Contents{{pieces.begin(), pieces.end()}, std::move(extras)};
+          },
+          std::move(agreement), options, calls) {}
+
+SaveJob::SaveJob(const std::string &folder, const std::function<Contents()> &contents,
+                 std::unique_ptr<Agreement> agreement, const SaveOptions &options,
+                 SystemCalls &calls)
     : state_(std::make_shared<State>()) {
     state_->folder = folder;
-    state_->extras = std::move(extras);
     state_->agreement = std::move(agreement);
     state_->options = options;
     state_->context.calls = &calls;
     state_->context.cancelled = &state_->cancelled;
     try {
-        state_->snapshot.copy(pieces);
+        Contents made = contents();
+        state_->extras = std::move(made.extras);
+        state_->snapshot.copy(made.pieces);
     } catch (...) {
         state_->snapshot = Snapshot();
         state_->context.failure = std::current_exception();

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -18,11 +19,19 @@ namespace vescomm::fsdp::checkpoint {
 // object.
 class SaveJob {
 public:
-    // Copies the data of all pieces, and starts save(). The caller may change the data afterwards.
-    // Errors of the copy and of the thread are those of the save on all ranks, so this function
-    // does not throw after its arguments are made. `calls` must outlive the job.
+    struct Contents {
+        std::vector<Piece> pieces;
+        std::vector<Extra> extras;
+    };
+
+    // Copies the data of all pieces that contents() returns, and starts save(). The caller may
+    // change the data afterwards. Errors of contents(), of the copy and of the thread are those of
+    // the save on all ranks. `calls` must outlive the job.
     //
     // Collective.  Blocking: for the copy only.  Memory: the bytes of the pieces, until the end.
+    SaveJob(const std::string &folder, const std::function<Contents()> &contents,
+            std::unique_ptr<Agreement> agreement, const SaveOptions &options = {},
+            SystemCalls &calls = system_calls());
     SaveJob(const std::string &folder, std::span<const Piece> pieces, std::vector<Extra> extras,
             std::unique_ptr<Agreement> agreement, const SaveOptions &options = {},
             SystemCalls &calls = system_calls());

@@ -45,6 +45,15 @@ std::string describe(const Tensor &tensor) {
     return fmt::format("tensor {}, role {}", in_quotes(tensor.name), in_quotes(tensor.role));
 }
 
+void check_extra_bytes(std::size_t bytes, int rank) {
+    if (bytes > static_cast<std::size_t>(max_extra_bytes))
+        throw Error(
+            VESCOMM_ERROR_INVALID_ARGUMENT,
+            fmt::format("saving {} bytes of the program on rank {}; at most {} are possible, "
+                        "write more to a file of your own",
+                        bytes, rank, max_extra_bytes));
+}
+
 std::int64_t check_tensor(const Tensor &tensor, const std::string &where) {
     const auto complain = [&](const std::string &text) {
         refuse(fmt::format("{}: {}: {}", where, describe(tensor), text));

@@ -58,6 +58,9 @@ struct Extra {
     std::string bytes;
 };
 
+// Throws Error if a save cannot have as many bytes of the program of a rank.
+void check_extra_bytes(std::size_t bytes, int rank);
+
 // Returns the number of elements. Throws Error if the tensor is not as described above; `where`
 // begins the sentence.
 std::int64_t check_tensor(const Tensor &tensor, const std::string &where);

@@ -32,7 +32,8 @@ Communicator make_world(vescomm_comm_t *parent) {
     return Communicator(made);
 }
 
-Comms::Comms(Communicator world, const Mesh &mesh) : mesh_(mesh), world_(std::move(world)) {
+Comms::Comms(Communicator world, vescomm_comm_t *parent, const Mesh &mesh)
+    : mesh_(mesh), world_(std::move(world)), parent_(parent) {
     const int rank = world_.rank();
     if (mesh.replicas() > 1) {
         shard_ = split(world_, mesh.group(rank));
@@ -41,10 +42,11 @@ Comms::Comms(Communicator world, const Mesh &mesh) : mesh_(mesh), world_(std::mo
     if (mesh.secondary_ranks > 0) gather_ = split(world_, rank / mesh.secondary_ranks);
     if (mesh.expert_ranks > 1)
         experts_ = split(world_, mesh.group(rank) * mesh.expert_ranks + mesh.expert_index(rank));
-    if (!shard_ && !gather_ && !experts_) return;
-    for (const Communicator *comm : {&this->world(), &shard(), &gather(), &replica()})
-        all_.push_back(comm->get());
+    if (shard_ || gather_ || experts_)
+        for (const Communicator *comm : {&this->world(), &shard(), &gather(), &replica()})
+            all_.push_back(comm->get());
     if (experts_) all_.push_back(experts_->get());
+    all_.push_back(parent);
 }
 
 void Comms::started(const Communicator &comm, vescomm_request_t *request) {
@@ -134,6 +136,7 @@ void Comms::poll_until(const std::function<bool()> &ready,
 }
 
 void Comms::progress() {
+    if (parent_ != nullptr) check(vescomm_comm_progress(parent_));
     world_.progress();
     if (shard_) shard_->progress();
     if (gather_) gather_->progress();

@@ -29,9 +29,10 @@ void meet_in(const Communicator &world);
 
 class Comms {
 public:
-    // Takes a communicator of all ranks that belongs to the engine. `mesh` must outlive this
-    // object. Collective.
-    Comms(Communicator world, const Mesh &mesh);
+    // Takes a communicator of all ranks that belongs to the engine, of make_world(parent). A
+    // failure of `parent` ends waits too: the program knows no other communicator to abort.
+    // `parent` and `mesh` must outlive this object. Collective.
+    Comms(Communicator world, vescomm_comm_t *parent, const Mesh &mesh);
 
     Communicator &world() { return world_; }
     // The ranks that shard a unit.
@@ -54,6 +55,11 @@ public:
     void wait(const Communicator &comm, vescomm_request_t *request);
     // Notes that a request of `comm` was started, which wait() completes later.
     void started(const Communicator &comm, vescomm_request_t *request);
+    // Looks at the parent no more. Called once: programs free it before the engine by mistake.
+    void forget_parent() noexcept {
+        parent_ = nullptr;
+        all_.pop_back();
+    }
     // Completes the requests that were started on other communicators than `comm`. Buffers and
     // requests are created collectively, which makes progress on `comm` alone, and ranks that wait
     // for another request may need this rank. Ranks must have started the same requests.
@@ -90,7 +96,8 @@ private:
     std::optional<Communicator> replica_;  // none: all ranks
     std::optional<Communicator> experts_;  // of ranks with the same experts; none: all are dense
     std::vector<Running> running_;  // by started(); only with experts
-    std::vector<vescomm_comm_t *> all_;  // of the above; empty if there is only one
+    vescomm_comm_t *parent_;  // nullptr after forget_parent()
+    std::vector<vescomm_comm_t *> all_;  // of the above, and behind them the parent
     std::function<bool()> advance_;
     WaitClock waits_;
 };

@@ -37,8 +37,8 @@ Engine::Engine(const Model &model, vescomm_comm_t *parent, Communicator world) t
           shards_.on_device() ? streams_.get() : nullptr),
       states_(model_.plan, model_.unit_names),
       measures_(model_.unit_names),
-      wiring_(std::make_unique<Wiring>(model_, shards_, streams_.get(), std::move(world), log_,
-                                       measures_.counters, measures_.times)) {
+      wiring_(std::make_unique<Wiring>(model_, shards_, streams_.get(), std::move(world), parent_,
+                                       log_, measures_.counters, measures_.times)) {
     or_abort(wiring_->comms, [&] {
         if (has_partner_copies(model_.spec, model_.plan.mesh))
             copy_.emplace(model_.spec, model_.plan, shards_, rank_,
@@ -294,8 +294,8 @@ void Engine::rewire() {
     gradients_ = {};
     log_ = {};
     Communicator world = make_world(parent_);
-    wiring_ = std::make_unique<Wiring>(model_, shards_, streams_.get(), std::move(world), log_,
-                                       measures_.counters, measures_.times);
+    wiring_ = std::make_unique<Wiring>(model_, shards_, streams_.get(), std::move(world), parent_,
+                                       log_, measures_.counters, measures_.times);
     catch_up(wiring_->comms.world());
 }
 
@@ -304,6 +304,8 @@ vescomm_fsdp_view_t Engine::shard(std::uint64_t unit, vescomm_fsdp_role_t role,
     states_.require_unit(unit);
     if (role < VESCOMM_FSDP_MASTER || role > VESCOMM_FSDP_STATE)
         refuse("there is no role {}; use MASTER, GRADIENT or STATE", role);
+    if (role != VESCOMM_FSDP_STATE && state != 0)
+        refuse("state is {}, and role is not STATE; pass 0", state);
     vescomm_fsdp_view_t view = vescomm_fsdp_view_init();
     if (streams_) streams_->order(streams_->reduce(), streams_->compute());
     view.type = role == VESCOMM_FSDP_MASTER ? model_.spec.options().master_type : VESCOMM_F32;

@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "fsdp/checkpoint/save_job.h"
@@ -59,7 +60,7 @@ public:
     void reset();
 
     // engine_checkpoint.cc
-    std::unique_ptr<checkpoint::SaveJob> save(const std::string &folder, const std::string &extra,
+    std::unique_ptr<checkpoint::SaveJob> save(const std::string &folder, std::string_view extra,
                                               int keep);
     void load(const std::string &path);
     LoadSelection load_partial(const std::string &path, const PartialLoad &what);

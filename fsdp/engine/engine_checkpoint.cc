@@ -48,8 +48,8 @@ std::unique_ptr<checkpoint::Agreement> make_agreement(vescomm_comm_t *parent,
         made, [](vescomm_comm_t *comm) { vescomm_comm_free(comm); }));
 }
 
-// Throws on all ranks if they save to different folders, or keep different numbers of saves.
-void require_same_save(const Communicator &world, const std::string &folder, int keep) {
+// Throws on all ranks if they name different folders, or keep different numbers of saves.
+void require_same(const Communicator &world, const std::string &folder, int keep) {
     struct Arguments {
         std::uint64_t folder;  // hash
         std::int64_t keep;
@@ -173,8 +173,8 @@ std::vector<checkpoint::Tensor> empty_tensors(const Model &model) {
     return tensors;
 }
 
-std::unique_ptr<checkpoint::SaveJob> Engine::save(const std::string &folder,
-                                                  const std::string &extra, int keep) {
+std::unique_ptr<checkpoint::SaveJob> Engine::save(const std::string &folder, std::string_view extra,
+                                                  int keep) {
     require_values();
     // A load would look for this save in the folder above.
     if (!checkpoint::split_path(folder).save.empty())
@@ -185,31 +185,34 @@ std::unique_ptr<checkpoint::SaveJob> Engine::save(const std::string &folder,
     event(Event::save, no_unit, true, 0, [&] {
         states_.require_closed("vescomm_fsdp_save()");
         wiring_->watch.verify(wiring_->watch.post(log_.now()));
-        require_same_save(wiring_->comms.world(), folder, keep);
+        require_same(wiring_->comms.world(), folder, keep);
         mirrored.emplace(mirror());
         agreement = make_agreement(parent_, seconds_of_a_day);
     });
-    std::vector<checkpoint::Piece> pieces;
-    // Replicas of the first shard group have the same values.
-    if (model_.plan.mesh.group(rank_) == 0)
-        for (ShardPiece &piece : saved_pieces(model_, mirrored->shards(), rank_))
-            pieces.push_back({std::move(piece.tensor), piece.first, piece.count, piece.data});
-    std::vector<checkpoint::Extra> extras = {{user_extra(rank_), extra}};
-    if (rank_ == 0) {
+    const auto contents = [&] {
+        checkpoint::SaveJob::Contents made;
+        // Replicas of the first shard group have the same values.
+        if (model_.plan.mesh.group(rank_) == 0)
+            for (ShardPiece &piece : saved_pieces(model_, mirrored->shards(), rank_))
+                made.pieces.push_back(
+                    {std::move(piece.tensor), piece.first, piece.count, piece.data});
+        checkpoint::check_extra_bytes(extra.size(), rank_);
+        made.extras.push_back({user_extra(rank_), std::string(extra)});
+        if (rank_ > 0) return made;
         for (checkpoint::Tensor &tensor : empty_tensors(model_))
-            pieces.push_back({std::move(tensor), 0, 0, nullptr});
-        extras.push_back({steps_extra, std::to_string(optimizer_.steps())});
-    }
+            made.pieces.push_back({std::move(tensor), 0, 0, nullptr});
+        made.extras.push_back({steps_extra, std::to_string(optimizer_.steps())});
+        return made;
+    };
     checkpoint::SaveOptions options;
     if (keep != 0) options.keep = keep;
-    return std::make_unique<checkpoint::SaveJob>(folder, pieces, std::move(extras),
-                                                 std::move(agreement), options);
+    return std::make_unique<checkpoint::SaveJob>(folder, contents, std::move(agreement), options);
 }
 
 struct Engine::Load {
     double timeout_seconds;  // see load_within()
     const std::string &path;
-    std::uint64_t detail;  // a hash of the arguments
+    std::uint64_t detail;  // a hash of the other arguments
     const char *what;  // begins errors, before the save
     bool steps;  // reads the number of steps, too
     // Returns the tensors to load, or throws. `save`: its path in quotes.
@@ -223,6 +226,7 @@ LoadSelection Engine::load_selected(const Load &load) {
         states_.require_closed("vescomm_fsdp_load()");
         drop_gradients();
         wiring_->watch.verify(wiring_->watch.post(log_.now()));
+        require_same(wiring_->comms.world(), load.path, 0);
         wiring_->parameters.forget();
         mirrored.emplace(mirror());
         agreement = make_agreement(parent_, load.timeout_seconds);
@@ -291,13 +295,12 @@ void Engine::load_within(double timeout_seconds, const std::string &path) {
         require_no_other_tensors(catalogue, all.loaded, save);
         return all;
     };
-    load_selected(
-        {timeout_seconds, path, hash_of(path.data(), path.size()), "loading ", true, select});
+    load_selected({timeout_seconds, path, 0, "loading ", true, select});
 }
 
 LoadSelection Engine::load_partial(const std::string &path, const PartialLoad &what) {
     require_values();  // those that are not loaded stay
-    std::string arguments = fmt::format("{} {} {}", what.strict, what.states, path);
+    std::string arguments = fmt::format("{} {}", what.strict, what.states);
     for (const std::string &name : what.names) arguments += '\n' + name;
     const auto select = [&](const checkpoint::Catalogue &catalogue, const std::string &save) {
         return select_tensors(model_.spec, catalogue, what, "the checkpoint " + save);

@@ -34,10 +34,10 @@ std::unique_ptr<UnitMemory> make_slots(const Model &model, const Shards &shards,
 }  // namespace
 
 Wiring::Wiring(const Model &model, const Shards &shards, device::Streams *streams,
-               Communicator world, EventLog &log, vescomm_fsdp_counters_t &counters,
-               EventTimes &times)
+               Communicator world, vescomm_comm_t *parent, EventLog &log,
+               vescomm_fsdp_counters_t &counters, EventTimes &times)
     : log(log),
-      comms(std::move(world), model.plan.mesh),
+      comms(std::move(world), parent, model.plan.mesh),
       watch(comms, model.unit_names),
       parameters(model.spec, model.plan, model.plan.mesh.position(comms.world().rank()),
                  model.unit_names, make_slots(model, shards, streams, *this, times), counters,

@@ -23,10 +23,11 @@
 namespace vescomm::fsdp {
 
 struct Wiring {
-    // `world`: of all ranks. The other arguments must outlive the wiring; `log` has the events of
-    // the wiring. `streams`: nullptr for host memory. Collective.
+    // `world`: of all ranks, of make_world(parent). The other arguments must outlive the wiring;
+    // `log` has the events of the wiring. `streams`: nullptr for host memory. Collective.
     Wiring(const Model &model, const Shards &shards, device::Streams *streams, Communicator world,
-           EventLog &log, vescomm_fsdp_counters_t &counters, EventTimes &times);
+           vescomm_comm_t *parent, EventLog &log, vescomm_fsdp_counters_t &counters,
+           EventTimes &times);
 
     // Running sums write to memory of the slots, and a running request cannot be freed. Gathers
     // that a step has started end here: other ranks may need progress on all communicators for it.
@@ -36,6 +37,7 @@ struct Wiring {
     // another event than the end would wait in a communicator that this rank frees later. So all
     // ranks announce the end first.
     ~Wiring() {
+        comms.forget_parent();
         try {
             if (std::uncaught_exceptions() > exceptions)
                 comms.abort("an exception ended the program on this rank");

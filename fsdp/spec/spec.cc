@@ -14,6 +14,7 @@
 #include "fsdp/spec/group.h"
 #include "fsdp/spec/masters.h"
 #include "fsdp/spec/mesh.h"
+#include "planner/formats/element_types.h"
 #include "planner/formats/quoted.h"
 
 namespace vescomm::fsdp {
@@ -60,8 +61,14 @@ void require_zero(const std::string &what, std::uint32_t value) {
 
 // Names are in error texts and metrics, which have lines.
 void require_printable(const char *what, const std::string &name) {
-    if (std::ranges::any_of(name, [](unsigned char c) { return c < ' ' || c == 0x7f; }))
+    // U+0080 to U+009F have two bytes.
+    for (std::size_t i = 0; i < name.size(); ++i) {
+        const auto byte = static_cast<unsigned char>(name[i]);
+        const auto next = static_cast<unsigned char>(i + 1 < name.size() ? name[i + 1] : ' ');
+        const bool control = byte < ' ' || byte == 0x7f || (byte == 0xc2 && next < 0xa0);
+        if (!control) continue;
         refuse("{}, {}, has a control character; rename it", what, formats::quoted_text(name));
+    }
 }
 
 // Sizes of buffers are limited to 2^40 elements, as the counts of vescomm.h.
@@ -78,7 +85,10 @@ std::int64_t count_elements(const std::string &name, const std::vector<std::int6
         if (extent == 0) {
             empty = true;
         } else if (product > max_elements / extent) {
-            refuse("parameter \"{}\" has more than 2^40 elements; divide it", name);
+            refuse(
+                "parameter \"{}\" has more than 2^40 elements, or, without any, extents whose "
+                "product without zeros is larger; divide it",
+                name);
         } else {
             product *= extent;
         }
@@ -248,6 +258,9 @@ std::size_t Spec::add_parameter(std::size_t unit, const vescomm_fsdp_parameter_t
     if (theirs.dimensions < 0 || (theirs.dimensions > 0 && theirs.shape == nullptr))
         refuse("parameter \"{}\" has {} dimensions and {}", name, theirs.dimensions,
                theirs.shape == nullptr ? "no shape" : "a shape");
+    if (static_cast<std::size_t>(theirs.dimensions) > formats::max_dimensions)
+        refuse("parameter \"{}\" has {} dimensions; at most {} are possible", name,
+               theirs.dimensions, formats::max_dimensions);
     if (theirs.dimensions > 0)
         parameter.shape.assign(theirs.shape, theirs.shape + theirs.dimensions);
     parameter.elements = count_elements(name, parameter.shape);

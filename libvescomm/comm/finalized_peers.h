@@ -79,16 +79,18 @@ public:
         const auto now = Clock::now();
         const auto since = silence_.go_on(now);
         const std::chrono::duration<double> grace(
-            intra_node_.maps(*peer) ? grace_after_finalize
-                                    : std::max(grace_after_finalize, inter_node_grace_));
+            intra_node_.maps(*peer) ? grace_within_node
+                                    : std::max(grace_between_nodes, inter_node_grace_));
         return now - since > grace ? *peer : no_rank;
     }
 
 private:
-    // Bytes that a rank sent before it left may arrive later. A wait for such a rank ends when
-    // nothing has moved for this long; between nodes also at least as long as a rank may be silent,
-    // because the network may lose packets and send them again.
-    static constexpr double grace_after_finalize = 2;
+    // A wait for a rank that has left ends when nothing has moved for this long. On one node what a
+    // rank sent lies in this one's memory before its goodbye comes: one more look is enough.
+    static constexpr double grace_within_node = 0.25;
+    // Between nodes bytes may arrive later: also at least as long as a rank may be silent, because
+    // the network may lose packets and send them again.
+    static constexpr double grace_between_nodes = 2;
 
     const Control &control_;
     const Transport &intra_node_;

@@ -75,8 +75,10 @@ TEST(CrossedCalls, OfTwoRequestsAreAMismatch) {
             vescomm_request_t *requests[2] = {};
             for (auto &request : requests) check(vescomm_barrier_create(comm, nullptr, &request));
             const vescomm_status_t status = vescomm_request_start(requests[odd_index], nullptr);
-            if (status != VESCOMM_OK) return status;
-            return vescomm_request_wait(requests[odd_index]);
+            const vescomm_status_t end =
+                status == VESCOMM_OK ? vescomm_request_wait(requests[odd_index]) : status;
+            for (vescomm_request_t *request : requests) vescomm_request_free(request);
+            return end;
         };
     };
     expect_mismatch(three, barrier_of(1), barrier_of(0), {"barrier"});
@@ -92,6 +94,12 @@ struct SummedBuffer {
         check(vescomm_layout_free(layout));
         check(vescomm_all_reduce_create(comm, buffer, nullptr, &request));
     }
+    ~SummedBuffer() {
+        vescomm_request_free(request);
+        vescomm_buffer_free(buffer);
+    }
+    SummedBuffer(const SummedBuffer &) = delete;
+    SummedBuffer &operator=(const SummedBuffer &) = delete;
     vescomm_status_t run() const {
         const vescomm_status_t status = vescomm_request_start(request, nullptr);
         return status == VESCOMM_OK ? vescomm_request_wait(request) : status;

@@ -123,7 +123,7 @@ TEST(LeavingASender, DoesNotEndTheWaitForItsForwardingRank) {
     Forwarded forwarded(Forwarded::End::leave);
     forwarded.run(
         [&](vescomm_request_t *request) {
-            // A wait for a rank that has left fails after some two seconds.
+            // A wait for a rank that has left would have failed by then.
             ended.get_future().wait_for(std::chrono::seconds(4));
             EXPECT_EQ(vescomm_request_wait(request), VESCOMM_OK) << vescomm_get_last_error();
         },

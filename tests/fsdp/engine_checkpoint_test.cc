@@ -342,6 +342,48 @@ TEST(EngineCheckpoint, TooManyBytesOfOneRankFailTheSaveOnAllRanks) {
     });
 }
 
+// No memory has as many. The others do not wait for the rank.
+TEST(EngineCheckpoint, BytesThatNoMemoryHoldsFailTheSaveOnAllRanks) {
+    TemporaryFolder folder;
+    run_ranks(3, [&](Communicator &comm) {
+        const Described described = describe(odd_model());
+        Engine engine(described.spec, comm);
+        fill(engine);
+        const char bytes[] = "random state";
+        vescomm_fsdp_extra_t extra = vescomm_fsdp_extra_init();
+        extra.data = bytes;
+        extra.bytes = comm.rank() == 1 ? SIZE_MAX : sizeof bytes;
+        vescomm_job_t *job = nullptr;
+        ASSERT_EQ(vescomm_fsdp_save(engine.get(), folder.path("c").c_str(), &extra, &job),
+                  VESCOMM_OK)
+            << vescomm_get_last_error();
+        EXPECT_EQ(vescomm_job_wait(job, wait_seconds), VESCOMM_ERROR_INVALID_ARGUMENT);
+        const std::string why = vescomm_get_last_error();
+        EXPECT_NE(why.find("bytes of the program on rank 1"), std::string::npos) << why;
+        EXPECT_EQ(vescomm_job_free(job), VESCOMM_OK);
+    });
+}
+
+TEST(EngineCheckpoint, DifferentFoldersOfALoadAreNamed) {
+    TemporaryFolder folder;
+    run_ranks(3, [&](Communicator &comm) {
+        const Described described = describe(odd_model());
+        Engine engine(described.spec, comm);
+        fill(engine);
+        engine.save(folder.path("c")).wait(wait_seconds);
+        try {
+            engine.load(folder.path(comm.rank() == 2 ? "another" : "c"));
+            ADD_FAILURE() << "the ranks loaded from different folders";
+        } catch (const vescomm::Error &error) {
+            EXPECT_NE(std::string(error.what()).find("folder differs between ranks 0 and 2"),
+                      std::string::npos)
+                << error.what();
+        }
+        engine.reset();
+        engine.load(folder.path("c"));
+    });
+}
+
 TEST(EngineCheckpoint, AnErrorOfASaveIsThatOfTheWaitAndTrainingGoesOn) {
     TemporaryFolder folder;
     checkpoint::testing_support::write_text(folder.path("file"), "no folder");

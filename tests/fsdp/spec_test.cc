@@ -119,6 +119,35 @@ TEST(Spec, RefusesAParameterWithoutAWholeName) {
     expect_word(sentence, "struct_size of parameter is 8");
 }
 
+// The shape is not read before its length is known to be possible.
+TEST(Spec, RefusesMoreDimensionsThanATensorCanHave) {
+    vescomm_fsdp_spec_t *spec = nullptr;
+    ASSERT_EQ(vescomm_fsdp_spec_create(nullptr, &spec), VESCOMM_OK);
+    std::uint64_t unit = 0, id = 0;
+    ASSERT_EQ(vescomm_fsdp_add_unit(spec, "unit", 0, &unit), VESCOMM_OK);
+    const std::int64_t shape[] = {1};
+    vescomm_fsdp_parameter_t parameter = vescomm_fsdp_parameter_init();
+    parameter.name = "weight";
+    parameter.shape = shape;
+    for (const std::int32_t dimensions : {65, 1000000, INT32_MAX}) {
+        parameter.dimensions = dimensions;
+        EXPECT_EQ(vescomm_fsdp_add_parameter(spec, unit, &parameter, &id),
+                  VESCOMM_ERROR_INVALID_ARGUMENT);
+        EXPECT_NE(std::string(vescomm_get_last_error())
+                      .find(std::to_string(dimensions) + " dimensions; at most 64"),
+                  std::string::npos)
+            << vescomm_get_last_error();
+    }
+    vescomm_fsdp_spec_free(spec);
+}
+
+TEST(Spec, RefusesNamesWithControlCharacters) {
+    Spec spec;
+    for (const char *name : {"a\nb", "a\x7f", "a\xc2\x85 b", "\xc2\x9f"})
+        EXPECT_THROW(spec.add_unit(name), Error) << name;
+    spec.add_unit("a\xc2\xa0 b\xc3\xa9");  // a space that does not break, and an accent
+}
+
 TEST(Spec, LimitsTheNumberOfRanks) {
     Spec spec;
     spec.add_parameter(spec.add_unit("unit"), {.name = "w", .shape = {64, 3}});

@@ -21,7 +21,7 @@ struct Meshed {
 const std::vector<Meshed> meshes = {{"zero3", 3}, {"ddp", 3}, {"hsdp:2", 4}, {"mics:3", 6}};
 
 // The last rank, until the others have their errors.
-enum class Last { waits, frees_its_engine };
+enum class Last { waits, frees_its_engine, aborts_the_communicator };
 
 // Trains one step on all ranks. The last rank does not begin the second one. `expect` gets that
 // step on each of the others.
@@ -42,8 +42,10 @@ void leave_one_rank_behind(
                 engine.step();
             };
             step();
+            if (comm.rank() == mesh.ranks - 1 && last == Last::aborts_the_communicator)
+                check(vescomm_comm_abort(comm.get(), "a watchdog ends the job"));
             if (comm.rank() == mesh.ranks - 1)
-                return last == Last::waits ? ended.wait() : static_cast<void>(0);
+                return last == Last::frees_its_engine ? static_cast<void>(0) : ended.wait();
             expect(comm.rank(), step);
             ended.count_down();
         },
@@ -122,6 +124,26 @@ TEST(Waits, EndWhenARankFreesItsEngine) {
                               [&](int, const std::function<void()> &step) {
                                   expect_that_it_names_the_rank_that_frees(step, mesh.ranks - 1);
                               });
+    }
+}
+
+// The program knows no other communicator than its own. The timeout is far above the duration of
+// the test.
+TEST(Waits, EndWhenTheCommunicatorOfTheProgramIsAborted) {
+    for (const Meshed &mesh : meshes) {
+        SCOPED_TRACE(mesh.preset);
+        leave_one_rank_behind(
+            mesh, Last::aborts_the_communicator, 60, [&](int, const std::function<void()> &step) {
+                try {
+                    step();
+                    ADD_FAILURE() << "the step succeeded without a rank";
+                } catch (const Error &error) {
+                    EXPECT_EQ(error.status(), VESCOMM_ERROR_ABORTED) << error.what();
+                    EXPECT_NE(std::string(error.what()).find("a watchdog ends the job"),
+                              std::string::npos)
+                        << error.what();
+                }
+            });
     }
 }
 

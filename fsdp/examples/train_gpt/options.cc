@@ -297,7 +297,8 @@ std::optional<Options> parse_options(int argc, const char *const *argv) {
     auto *offload =
         app.add_option("--offload", options.offload,
                        "keep masters and moments in files instead of memory, in this folder of a "
-                       "local disk; without a value, in the folder for temporary files")
+                       "local disk, which is created if it does not exist; without a value, in the "
+                       "folder for temporary files")
             ->expected(0, 1)
             ->group(sharding);
 

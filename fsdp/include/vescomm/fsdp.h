@@ -85,8 +85,10 @@ typedef struct vescomm_fsdp_spec_options {
     /** Type of gathered parameters: f32, bf16, f16, f8e4m3 or f8e5m2. 0: f32. Masters have
      *  master_type. They are rounded to f8 without a scale; with gather_type each block has one. */
     vescomm_type_t compute_type;
-    /** Type of the gradients that the trainer writes and that are sent: f32, bf16 or f16. They are
-     *  summed in f32. 0: the type of the parameter; bf16 if that is f8. */
+    /** Type of the gradients that the trainer writes and that are sent: f32, bf16 or f16. Ranks are
+     *  summed in f32, and so are micro-batches, unless whole gradients are kept (keep_gradients,
+     *  zero1): those of several micro-batches are added in this type; choose f32 then. 0: the type
+     *  of the parameter; bf16 if that is f8. */
     vescomm_type_t gradient_type;
     /** Number of unit slots: units gathered at the same time, prefetched ones included. 0: 2. Not
      *  used if parameters are kept gathered. */
@@ -664,7 +666,8 @@ typedef struct vescomm_fsdp vescomm_fsdp_t;
  * @param spec        copied.
  * @param comms       the communicator of all ranks. The engine creates its own communicators from
  *                    it; it must exist as long as the engine, or until a
- *                    vescomm_fsdp_recover() succeeds.
+ *                    vescomm_fsdp_recover() succeeds. Its failure, and so vescomm_comm_abort() on
+ *                    it, ends the waits of the engine.
  * @param comm_count  number of entries of @p comms; must be 1 in this version.
  * @param engine      [out] owned by the caller; free with vescomm_fsdp_free().
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: as vescomm_fsdp_report().
@@ -958,9 +961,9 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_scale(vescomm_fsdp_t *engine, double f
 /** Arguments and results of a step. Append-only. */
 typedef struct vescomm_fsdp_step_t {
     uint32_t struct_size;
-    /** [out] 1: a gradient of any rank was not finite, or would not be after its multiplication by
-     *  vescomm_fsdp_scale(), loss_scale and clipping, or f32 cannot hold the factor of clipping;
-     *  nothing was updated on any rank. */
+    /** [out] 1: a gradient of any rank was not finite, or the norm after the multiplication by
+     *  vescomm_fsdp_scale(), loss_scale and clipping would be above the largest f32, or f32 cannot
+     *  hold the factor of clipping; nothing was updated on any rank. */
     int32_t skipped;
     /** [in] Factor of the learning rate of every group in this step. vescomm_fsdp_step_init() sets
      *  1. */
@@ -1114,7 +1117,8 @@ static inline vescomm_fsdp_recovery_t vescomm_fsdp_recovery_init(void) {
  * freed, or recovered again: if more ranks have died, shrink @p survivors and pass the result.
  *
  * @param survivors  from vescomm_comm_shrink() of the communicator of the engine, or of the one
- *                   given to a call of this function that failed.
+ *                   given to a call of this function that failed. It must exist as long as the
+ *                   engine, or until a later call succeeds.
  * @param recovery   [in,out] struct_size, spec and folder set by the caller, the same on every
  *                   rank; the rest filled. NULL: all members zero.
  * @return VESCOMM_OK. VESCOMM_ERROR_PEER_FAILED: more ranks have died; or shards are lost and there
@@ -1421,7 +1425,7 @@ static inline vescomm_fsdp_extra_t vescomm_fsdp_extra_init(void) {
  * @param extra   NULL: no bytes, and two saves remain.
  * @param job     [out] owned by the caller; free with vescomm_job_free() before the communicator
  *                of the engine.
- * @return VESCOMM_OK: errors of files are those of vescomm_job_wait().
+ * @return VESCOMM_OK: errors of files and of memory are those of vescomm_job_wait().
  *         VESCOMM_ERROR_INVALID_ARGUMENT: a unit is open. VESCOMM_ERROR_MISMATCH: another rank
  *         announced another event, folder or keep. After an earlier error: that error, until
  *         vescomm_fsdp_reset().
@@ -1449,7 +1453,9 @@ VESCOMM_API vescomm_status_t vescomm_job_test(vescomm_job_t *job);
  * @param timeout_seconds  at least 0.
  * @return VESCOMM_OK: complete. VESCOMM_ERROR_TIMEOUT: it has not ended, and goes on.
  *         VESCOMM_ERROR_SYSTEM: the error text names rank, file, system call and cause; the same on
- *         all ranks. VESCOMM_ERROR_INVALID_ARGUMENT. VESCOMM_ERROR_PEER_FAILED.
+ *         all ranks. VESCOMM_ERROR_INVALID_ARGUMENT: also what no save can have, such as a negative
+ *         keep, an empty folder or too many bytes of a rank. VESCOMM_ERROR_OUT_OF_MEMORY.
+ *         VESCOMM_ERROR_PEER_FAILED. VESCOMM_ERROR_ABORTED: a rank freed its job or communicator.
  *
  * Collective: no.  Blocking: yes, at most the timeout.  Threads: one at a time per job.  Since: 0.1
  */
@@ -1474,7 +1480,8 @@ VESCOMM_API vescomm_status_t vescomm_job_free(vescomm_job_t *job);
  *
  * @param folder  that of vescomm_fsdp_save(); or the path of an older save in it, such as
  *                "FOLDER/save-0000000011".
- * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: a unit is open, or a micro-batch is in its
+ * @return VESCOMM_OK. VESCOMM_ERROR_MISMATCH: another rank announced another event or folder.
+ *         VESCOMM_ERROR_INVALID_ARGUMENT: a unit is open, or a micro-batch is in its
  *         backward pass; there is no complete save; a tensor is missing, is not in this model, or
  *         has another shape or type; a file is damaged. VESCOMM_ERROR_SYSTEM: a file cannot be
  *         read. The error text is the same on all ranks. Masters and states stay as they were,

@@ -546,7 +546,7 @@ VESCOMM_API vescomm_status_t vescomm_comm_abort(vescomm_comm_t *comm, const char
  *
  * After: nothing can be created or started on @p comm, and vescomm_comm_free() does not wait. If a
  * peer has called this function without making a call that another rank waits for or tests, that
- * rank gets VESCOMM_ERROR_MISMATCH after two seconds without progress; if the peer is on another
+ * rank gets VESCOMM_ERROR_MISMATCH after 0.25 seconds without progress; if the peer is on another
  * node, after the larger of two seconds and VESCOMM_SILENCE_SECONDS.
  *
  * @return VESCOMM_OK, also when an earlier call succeeded. The first error of a broken

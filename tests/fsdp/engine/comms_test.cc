@@ -22,7 +22,9 @@ void run_two(double timeout_seconds, const std::function<void(Comms &, int rank)
         options.timeout_seconds = timeout_seconds;
         Mesh mesh;
         mesh.ranks = mesh.shard_ranks = 2;
-        Comms comms(Communicator(rank, 2, address, "a secret of this test", &options), mesh);
+        Communicator made(rank, 2, address, "a secret of this test", &options);
+        vescomm_comm_t *const parent = made.get();
+        Comms comms(std::move(made), parent, mesh);
         body(comms, rank);
     };
     const std::jthread other(run, 1);

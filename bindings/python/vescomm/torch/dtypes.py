@@ -47,7 +47,7 @@ _OPERATORS = {
     "BXOR": BITWISE_XOR,
 }
 # By number of torch. A dictionary of the enumerators themselves takes four times as long to read.
-OPERATORS = [None] * 16
+OPERATORS: list = [None] * 16
 for _name, _number in _OPERATORS.items():
     OPERATORS[int(getattr(ReduceOp, _name))] = _number
 

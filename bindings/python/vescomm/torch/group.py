@@ -21,7 +21,7 @@ from .operation import Operation
 from .work import Work
 
 # Torch holds the C++ halves of these objects only.
-_alive = {}
+_alive: dict = {}
 
 
 class _Member(Collectives):

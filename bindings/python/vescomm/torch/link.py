@@ -16,7 +16,7 @@ from .completer import InAnyOrder, InOrder
 from .errors import failure_of, timeout_of
 
 # Links whose communicator is not finalized.
-open_links = {}
+open_links: dict = {}
 
 
 class Link:

@@ -58,7 +58,7 @@ class Work(_Work):
     _source_rank = source_rank
 
 
-_kept = weakref.WeakKeyDictionary()  # by reducer
+_kept: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # by reducer
 
 
 def keep_works_of_reducers():
