@@ -54,11 +54,12 @@ cuda::Error check_wait(const char *function) {
 }
 
 cuda::Error copy(void *target, const void *source, std::size_t bytes, cuda::Stream stream) {
-    return enqueue(stream, "cudaMemcpyAsync", {{source, bytes, false}, {target, bytes, true}}, [=] {
-        return [=] {
-            if (bytes > 0) std::memmove(view(target), view(source), bytes);
-        };
-    });
+    const auto move = [=] {
+        if (bytes > 0) std::memmove(view(target), view(source), bytes);
+    };
+    return enqueue(
+        stream, "cudaMemcpyAsync", {{source, bytes, false}, {target, bytes, true}},
+        [=] { return move; }, any_device);
 }
 
 // Waits for the work of a stream so far.
@@ -148,7 +149,8 @@ bool is_device_address(const void *address) {
 
 cuda::Error launch(cuda::Stream stream, const std::string &name,
                    const std::vector<Access> &accesses, std::function<void()> work) {
-    return enqueue(stream, name, accesses, [work = std::move(work)] { return work; });
+    return enqueue(
+        stream, name, accesses, [work = std::move(work)] { return work; }, current_device());
 }
 
 void *allocate(std::size_t bytes, bool of_nccl) {
@@ -328,8 +330,9 @@ int cudaMemcpy(void *target, const void *source, std::size_t bytes, int) {
 
 int cudaMemsetAsync(void *target, int value, std::size_t bytes, CUstream_st *stream) {
     CALL(cudaMemsetAsync);
-    return enqueue(stream, "cudaMemsetAsync", {{target, bytes, true}},
-                   [=] { return [=] { std::memset(view(target), value, bytes); }; });
+    return enqueue(
+        stream, "cudaMemsetAsync", {{target, bytes, true}},
+        [=] { return [=] { std::memset(view(target), value, bytes); }; }, any_device);
 }
 
 int cudaStreamCreateWithFlags(CUstream_st **stream, unsigned flags) {
@@ -373,8 +376,7 @@ int cudaStreamQuery(CUstream_st *handle) {
         const std::lock_guard<std::mutex> queue_lock(stream->mutex);
         if (stream->running || !stream->queue.empty()) return noted(cuda::not_ready);
     }
-    join(state().known[stream->device], stream->clock);
-    state().known_ran[stream->device].join(stream->ran);
+    waited(stream->clock, stream->ran, stream->device);
     return cuda::success;
 }
 
@@ -403,6 +405,7 @@ int cudaStreamWaitEvent(CUstream_st *handle, CUevent_st *event, unsigned) {
 int cudaEventCreateWithFlags(CUevent_st **event, unsigned) {
     CALL(cudaEventCreateWithFlags);
     *event = new CUevent_st;
+    (*event)->device = current_device();
     return cuda::success;
 }
 
@@ -411,6 +414,11 @@ int cudaEventRecord(CUevent_st *event, CUstream_st *handle) {
     const Lock lock(state().mutex);
     CUstream_st *stream = stream_of(handle);
     if (stream == nullptr) return invalid_handle;
+    if (event->device != stream->device) {
+        violation("cudaEventRecord() of an event of device " + std::to_string(event->device) +
+                  " on a stream of device " + std::to_string(stream->device));
+        return noted(invalid_handle);
+    }
     event->capture.reset();
     if (stream->capture) {
         record_in_capture(*stream, *event);
@@ -426,10 +434,7 @@ int cudaEventQuery(CUevent_st *event) {
     const Lock lock(state().mutex);
     if (const cuda::Error error = check_wait("cudaEventQuery()")) return noted(error);
     if (event->point && !event->point->reached) return noted(cuda::not_ready);
-    if (event->point) {
-        join(state().known[current_device()], event->point->clock);
-        state().known_ran[current_device()].join(event->point->ran);
-    }
+    if (event->point) waited(event->point->clock, event->point->ran, event->device);
     return cuda::success;
 }
 
@@ -441,7 +446,7 @@ int cudaEventSynchronize(CUevent_st *event) {
         if (const cuda::Error error = check_wait("cudaEventSynchronize()")) return error;
         point = event->point;
     }
-    return point ? wait_on_host(point, current_device()) : cuda::success;
+    return point ? wait_on_host(point, event->device) : cuda::success;
 }
 
 int cudaEventDestroy(CUevent_st *event) {

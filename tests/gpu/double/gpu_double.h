@@ -15,6 +15,8 @@
 //
 //     stream order   work of two streams on the same bytes, one of them writing, without an event
 //                    or a wait of the host between them
+//     streams        a kernel, or a call of NCCL, on a stream of another device; an event that is
+//                    recorded on a stream of another device
 //     devices        work of two devices on the same bytes of memory of NCCL, one of them writing,
 //                    without a meeting of their kernels between them; memory of another device that
 //                    is read when the reader's communicator has ended, which had mapped it
@@ -136,8 +138,13 @@ cuda::Error noted(cuda::Error error);
 // Called when the work is given to the stream, and again at each launch of a graph that captured
 // it; returns what the stream runs.
 using Prepare = std::function<std::function<void()>()>;
+// Work that CUDA accepts on the streams of all devices: copies.
+inline constexpr int any_device = -1;
+// `device`: the device of a kernel, or any_device.
 cuda::Error enqueue(cuda::Stream stream, const std::string &name,
-                    const std::vector<Access> &accesses, const Prepare &prepare);
+                    const std::vector<Access> &accesses, const Prepare &prepare, int device);
+// Device of the calling thread.
+int current_device();
 
 // Memory of ncclMemAlloc().
 void *allocate(std::size_t bytes, bool of_nccl);

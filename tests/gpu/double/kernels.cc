@@ -94,15 +94,15 @@ int launch_body(unsigned blocks, unsigned threads, const void *from, cuda::Strea
     // CUDA copies parameters during the launch.
     typename Body::Parameters parameters;
     std::memcpy(static_cast<void *>(&parameters), from, sizeof parameters);
-    return enqueue(stream, symbol, accesses_of(parameters), [=] {
-        return [=] {
-            typename Body::Parameters here = parameters;
-            move_to_host(here);
-            Accesses between;
-            if constexpr (meets<Body>) between = accesses_between(parameters);
-            run_on_host<Body>(blocks, here, between);
-        };
-    });
+    const auto work = [=] {
+        typename Body::Parameters here = parameters;
+        move_to_host(here);
+        Accesses between;
+        if constexpr (meets<Body>) between = accesses_between(parameters);
+        run_on_host<Body>(blocks, here, between);
+    };
+    return enqueue(
+        stream, symbol, accesses_of(parameters), [=] { return work; }, current_device());
 }
 
 #define GPU_DOUBLE_TEXT_(symbol) #symbol

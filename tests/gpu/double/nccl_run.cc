@@ -136,7 +136,7 @@ cuda::Error start(ncclComm *comm, cuda::Stream stream, const std::vector<Call> &
     }
     if (name.empty()) return cuda::success;
     // The calls of a group may run at the same time: they are one work.
-    return enqueue(stream, name, accesses, [=, graph = comm->graphs]() -> std::function<void()> {
+    const auto prepare = [=, graph = comm->graphs]() -> std::function<void()> {
         // A collective takes its number when it is started, in the order of the host's calls.
         std::vector<std::pair<std::uint64_t, Call>> collectives;
         std::vector<Call> messages;
@@ -156,7 +156,8 @@ cuda::Error start(ncclComm *comm, cuda::Stream stream, const std::vector<Call> &
             --comm->outstanding;
             comm->group->changed.notify_all();
         };
-    });
+    };
+    return enqueue(stream, name, accesses, prepare, comm->device);
 }
 
 }  // namespace gpu_double

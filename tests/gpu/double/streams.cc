@@ -54,10 +54,10 @@ CUstream_st *make_stream(int device, bool blocking) {
     return stream;
 }
 
-CUstream_st *stream_of(cuda::Stream handle) {
+CUstream_st *stream_of(cuda::Stream handle, int device) {
     if (handle == nullptr) {
-        CUstream_st *&legacy = state().legacy[current_device()];
-        if (legacy == nullptr) legacy = make_stream(current_device(), true);
+        CUstream_st *&legacy = state().legacy[device];
+        if (legacy == nullptr) legacy = make_stream(device, true);
         return legacy;
     }
     for (CUstream_st *stream : state().streams) {
@@ -103,11 +103,17 @@ void wait_for(CUstream_st &stream, const std::shared_ptr<Point> &point) {
     });
 }
 
+void waited(const StreamClock &clock, const StreamClock &ran, int device) {
+    for (const int each : std::set<int>{device, current_device()}) {
+        join(state().known[each], clock);
+        state().known_ran[each].join(ran);
+    }
+}
+
 cuda::Error wait_on_host(const std::shared_ptr<Point> &point, int device) {
     point->reached.wait(false);
     const Lock lock(state().mutex);
-    join(state().known[device], point->clock);
-    state().known_ran[device].join(point->ran);
+    waited(point->clock, point->ran, device);
     return cuda::success;
 }
 
@@ -158,10 +164,15 @@ void check_accesses(const std::string &name, const std::vector<Access> &accesses
 }
 
 cuda::Error enqueue(cuda::Stream handle, const std::string &name,
-                    const std::vector<Access> &accesses, const Prepare &prepare) {
+                    const std::vector<Access> &accesses, const Prepare &prepare, int device) {
     const Lock lock(state().mutex);
-    CUstream_st *stream = stream_of(handle);
+    CUstream_st *stream = stream_of(handle, device == any_device ? current_device() : device);
     if (stream == nullptr) return noted(invalid_handle);
+    if (device != any_device && device != stream->device) {
+        violation(name + " of device " + std::to_string(device) + " on a stream of device " +
+                  std::to_string(stream->device));
+        return noted(invalid_handle);
+    }
     if (stream->capture) {
         Capture &capture = *stream->capture;
         if (capture.invalid) return noted(capture_invalid);

@@ -79,6 +79,7 @@ struct CUstream_st {
 };
 
 struct CUevent_st {
+    int device = 0;
     std::shared_ptr<gpu_double::Point> point;  // nullptr: never recorded
     std::shared_ptr<gpu_double::Capture> capture;  // it was recorded in a capture
     std::uint64_t token = 0;
@@ -122,12 +123,11 @@ struct State {
 State &state();
 using Lock = std::lock_guard<std::recursive_mutex>;
 
-// Device of the calling thread.
-int current_device();
 void set_current_device(int device);
 
-// The stream of a handle; reports one that is destroyed, and returns nullptr. Under the lock.
-CUstream_st *stream_of(cuda::Stream handle);
+// The stream of a handle; that of the legacy stream depends on the device. Reports a stream that is
+// destroyed, and returns nullptr. Under the lock.
+CUstream_st *stream_of(cuda::Stream handle, int device = current_device());
 CUstream_st *make_stream(int device, bool blocking);
 // Adds an entry to the queue.
 void push(CUstream_st &stream, std::function<void()> work);
@@ -140,6 +140,9 @@ void push_work(CUstream_st &stream, const std::string &name, const std::vector<A
 std::shared_ptr<Point> mark(CUstream_st &stream);
 // Later work of the stream waits for the point. Under the lock.
 void wait_for(CUstream_st &stream, const std::shared_ptr<Point> &point);
+// The host has waited for work of a device: later work of this device, and of the current one,
+// follows. Under the lock.
+void waited(const StreamClock &clock, const StreamClock &ran, int device);
 // The host waits until the point is reached, and knows what has happened there. Without the lock.
 cuda::Error wait_on_host(const std::shared_ptr<Point> &point, int device);
 // Orders the stream with the legacy stream of its device, as CUDA does. Under the lock.
