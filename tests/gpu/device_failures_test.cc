@@ -92,6 +92,8 @@ TEST(DeviceFailures, ArgumentsMayBeWrongForDifferentReasons) {
             expect_error(status, VESCOMM_ERROR_MISMATCH,
                          "nothing, because its call failed: vescomm_gpu_malloc: the current device "
                          "is 5");
+        // A free that learns of the failure while it waits would return it.
+        while (vescomm_gpu_comm_check(r.gpu) == VESCOMM_OK) std::this_thread::yield();
     });
     EXPECT_EQ(take_violations(), "");
 }
@@ -337,6 +339,27 @@ TEST(DeviceFailures, AnAsynchronousErrorEndsTheWaitOfAllRanks) {
         EXPECT_EQ(cudaStreamSynchronize(r.stream), 0);
     });
     EXPECT_EQ(take_violations(), "");
+}
+
+// A kernel of the program on rank 1 has the address of a local variable.
+TEST(DeviceFailures, AnIllegalAddressEndsTheWaitOfAllRanks) {
+    std::barrier<> all(2);
+    run_device_ranks(2, device_options(), [&](DeviceRank &r) {
+        auto *data = r.array<float>(3);
+        const float local = 1;
+        all.arrive_and_wait();  // all ranks have left the creation
+        if (r.rank == 1) gpu_double::launch(r.stream, "kernel", {{&local, 4, false}}, [] {});
+        vescomm_status_t status = gather(r, data);
+        if (status == VESCOMM_OK) status = vescomm_gpu_wait(r.gpu, r.stream);
+        expect_error(status, VESCOMM_ERROR_SYSTEM, "on rank 1: ");
+        // Rank 0 ends its work, which rank 1 does not share.
+        EXPECT_EQ(cudaStreamSynchronize(r.stream), r.rank == 1 ? 700 : 0);
+        gpu_double::cudaGetLastError();
+        EXPECT_EQ(vescomm_gpu_comm_free(r.gpu), VESCOMM_OK) << vescomm_get_last_error();
+        r.gpu = nullptr;
+        all.arrive_and_wait();
+    });
+    EXPECT_THAT_VIOLATION("^kernel reads host memory that is not pinned\n$");
 }
 
 TEST(DeviceFailures, ARankThatDoesNotCallIsATimeout) {

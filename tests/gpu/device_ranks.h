@@ -27,7 +27,7 @@ struct DeviceRank : gpu_double::Device {
         : Device(comm->rank()), rank(comm->rank()), ranks(comm->ranks()) {
         parent.value = comm;
     }
-    ~DeviceRank() { EXPECT_EQ(vescomm_gpu_comm_free(gpu), VESCOMM_OK); }
+    ~DeviceRank() { EXPECT_EQ(vescomm_gpu_comm_free(gpu), VESCOMM_OK) << vescomm_get_last_error(); }
 
     vescomm_status_t create(const vescomm_gpu_comm_options_t &options) {
         return vescomm_gpu_comm_create(&parent, &options, &gpu);

@@ -87,7 +87,8 @@ void record_in_capture(CUstream_st &stream, CUevent_st &event) {
     auto &joined = capture.joined_at[event.token];
     joined = capture.joined[stream.number];
     joined.insert(stream.number);
-    capture.entries.push_back({GraphEntry::Kind::record, stream.number, event.token, {}, {}, {}});
+    capture.entries.push_back(
+        {GraphEntry::Kind::record, stream.number, event.token, {}, {}, {}, {}});
 }
 
 cuda::Error wait_in_capture(CUstream_st &stream, CUevent_st &event) {
@@ -107,7 +108,7 @@ cuda::Error wait_in_capture(CUstream_st &stream, CUevent_st &event) {
     capture.joined[stream.number].insert(joined.begin(), joined.end());
     if (stream.number == capture.origin)
         for (const std::uint64_t other : joined) capture.unjoined.erase(other);
-    capture.entries.push_back({GraphEntry::Kind::wait, stream.number, event.token, {}, {}, {}});
+    capture.entries.push_back({GraphEntry::Kind::wait, stream.number, event.token, {}, {}, {}, {}});
     return cuda::success;
 }
 
@@ -169,6 +170,7 @@ int cudaGraphLaunch(CUgraphExec_st *exec, CUstream_st *handle) {
     CUstream_st *stream = stream_of(handle);
     if (stream == nullptr) return invalid_handle;
     if (stream->capture) return capture_unsupported;
+    if (const cuda::Error error = failure_of(stream->device)) return noted(error);
     order_with_legacy(*stream);
     join(stream->clock, state().known[stream->device]);
     // Each captured stream is a new one, which begins here.
@@ -192,9 +194,11 @@ int cudaGraphLaunch(CUgraphExec_st *exec, CUstream_st *handle) {
                 break;
             case GraphEntry::Kind::work:
                 ++clock[number];
-                check_accesses(entry.name, entry.accesses, stream->device, number, clock);
-                push_work(*stream, entry.name, entry.accesses, number, clock[number],
-                          entry.prepare());
+                if (check_accesses(entry.name, entry.kernel, entry.accesses, stream->device, number,
+                                   clock))
+                    push_work(*stream, entry.name, entry.accesses, number, clock[number],
+                              entry.prepare());
+                else push_failure(*stream);
                 break;
         }
         join(after, clock);

@@ -88,6 +88,10 @@ cuda::Error synchronize(cuda::Stream handle, const char *function) {
 }  // namespace
 
 std::string take_violations() {
+    {
+        const Lock lock(state().mutex);
+        state().failed.clear();
+    }
     const NoteLock lock(notes);
     return std::exchange(violations, {});
 }
@@ -286,6 +290,7 @@ int cudaMalloc(void **pointer, std::size_t bytes) {
     CALL(cudaMalloc);
     const Lock lock(state().mutex);
     if (const cuda::Error error = unsafe_call("cudaMalloc()")) return noted(error);
+    if (const cuda::Error error = failure_of(current_device())) return noted(error);
     void *made = allocate(bytes, false);
     if (made == nullptr) return noted(cuda::memory_allocation);
     *pointer = made;
@@ -296,12 +301,19 @@ int cudaHostAlloc(void **pointer, std::size_t bytes, unsigned) {
     CALL(cudaHostAlloc);
     const Lock lock(state().mutex);
     if (const cuda::Error error = unsafe_call("cudaHostAlloc()")) return noted(error);
+    if (const cuda::Error error = failure_of(current_device())) return noted(error);
     *pointer = std::calloc(bytes, 1);
-    return *pointer != nullptr ? cuda::success : noted(cuda::memory_allocation);
+    if (*pointer == nullptr) return noted(cuda::memory_allocation);
+    state().pinned.add(*pointer, bytes);
+    return cuda::success;
 }
 
 int cudaFreeHost(void *pointer) {
     CALL(cudaFreeHost);
+    {
+        const Lock lock(state().mutex);
+        state().pinned.remove(pointer);
+    }
     std::free(pointer);
     return cuda::success;
 }
@@ -338,6 +350,7 @@ int cudaMemsetAsync(void *target, int value, std::size_t bytes, CUstream_st *str
 int cudaStreamCreateWithFlags(CUstream_st **stream, unsigned flags) {
     CALL(cudaStreamCreateWithFlags);
     const Lock lock(state().mutex);
+    if (const cuda::Error error = failure_of(current_device())) return noted(error);
     *stream = make_stream(current_device(), (flags & 1) == 0);
     return cuda::success;
 }
@@ -370,6 +383,7 @@ int cudaStreamQuery(CUstream_st *handle) {
         return noted(capture_unsupported);
     }
     if (const cuda::Error error = check_wait("cudaStreamQuery()")) return noted(error);
+    if (const cuda::Error error = failure_of(stream->device)) return noted(error);
     if (handle == nullptr)
         if (const cuda::Error error = legacy_call("cudaStreamQuery()")) return noted(error);
     {
@@ -424,6 +438,7 @@ int cudaEventRecord(CUevent_st *event, CUstream_st *handle) {
         record_in_capture(*stream, *event);
         return cuda::success;
     }
+    if (const cuda::Error error = failure_of(stream->device)) return noted(error);
     order_with_legacy(*stream);
     event->point = mark(*stream);
     return cuda::success;
@@ -433,6 +448,7 @@ int cudaEventQuery(CUevent_st *event) {
     CALL(cudaEventQuery);
     const Lock lock(state().mutex);
     if (const cuda::Error error = check_wait("cudaEventQuery()")) return noted(error);
+    if (const cuda::Error error = failure_of(event->device)) return noted(error);
     if (event->point && !event->point->reached) return noted(cuda::not_ready);
     if (event->point) waited(event->point->clock, event->point->ran, event->device);
     return cuda::success;
@@ -467,8 +483,9 @@ int cudaDeviceSynchronize() {
         for (CUstream_st *stream : state().streams)
             if (stream->device == current_device()) points.push_back(mark(*stream));
     }
-    for (const auto &point : points) wait_on_host(point, current_device());
-    return cuda::success;
+    cuda::Error error = cuda::success;
+    for (const auto &point : points) error = wait_on_host(point, current_device());
+    return error;
 }
 
 }  // extern "C"

@@ -55,6 +55,7 @@ void push_work(CUstream_st &stream, const std::string &name, const std::vector<A
          [&stream, name, accesses, number, before = std::move(before), work = std::move(work)] {
              {
                  const Lock lock(state().mutex);
+                 if (failure_of(stream.device) != cuda::success) return;
                  join(stream.ran, before);
                  running = {&stream, number, name};
                  for (const Access &access : accesses) add_access(access);

@@ -20,6 +20,10 @@
 //     devices        work of two devices on the same bytes of memory of NCCL, one of them writing,
 //                    without a meeting of their kernels between them; memory of another device that
 //                    is read when the reader's communicator has ended, which had mapped it
+//     addresses      a kernel, or a call of NCCL, on host memory that is not pinned, or on memory
+//     of
+//                    cudaMalloc() of another device. Then the work does not run, and the device
+//                    fails: its calls return the error of an illegal address
 //     lifetime       work on freed memory, on destroyed streams, events and communicators; memory
 //                    that is freed while it is registered; memory of NCCL that is freed while work
 //                    may use it: ncclMemFree() does not wait for the device
@@ -69,7 +73,8 @@ namespace nccl = vescomm::internal::nccl;
 
 // ---- for tests ----
 
-// Returns the violations since the last call, one per line, and forgets them.
+// Returns the violations since the last call, one per line, and forgets them. Devices that have
+// failed work again.
 std::string take_violations();
 
 // Bytes of device memory that work on a stream reads or writes.

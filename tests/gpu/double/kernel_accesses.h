@@ -112,22 +112,30 @@ inline Accesses accesses_of(const gpu_kernel::Dequantise &p) {
     return all;
 }
 
+// The flags are left out: other devices write them meanwhile.
+inline Accesses accesses_of(const gpu_kernel::PeerBarrier &p) {
+    Accesses all;
+    add_access(all, p.epochs, 0, gpu_kernel::max_peer_blocks, sizeof *p.epochs, true);
+    add_access(all, p.end, 0, 1, sizeof *p.end, false);
+    return all;
+}
+
 // Only the memory of this rank: that of other ranks is accessed after a meeting.
 inline Accesses accesses_of(const gpu_kernel::PeerReduce &p) {
-    Accesses all;
+    Accesses all = accesses_of(p.barrier);
     add_access(all, p.to, 0, p.count, bytes_of_type(p.type), true);
     return all;
 }
 
 inline Accesses accesses_of(const gpu_kernel::PeerGather &p) {
-    Accesses all;
+    Accesses all = accesses_of(p.barrier);
     for (int rank = 0; rank < p.barrier.ranks; ++rank)
         add_access(all, p.to[rank], 0, p.bytes[rank], 1, rank != p.barrier.rank);
     return all;
 }
 
-inline Accesses accesses_of(const gpu_kernel::PeerMeeting &) {
-    return {};
+inline Accesses accesses_of(const gpu_kernel::PeerMeeting &p) {
+    return accesses_of(p.barrier);
 }
 
 // The bytes of other ranks that a kernel reads between its two meetings.

@@ -83,9 +83,6 @@ nccl::Result checked_call(const char *function, ncclComm *comm, cuda::Stream str
     if (made.peer < 0 || made.peer >= group.ranks())
         return refuse(*comm, nccl::invalid_argument, "a root or peer that is no rank");
     const auto [source_bytes, output_bytes] = sizes(made, *comm);
-    if ((source_bytes != 0 && !is_device_address(made.source)) ||
-        (output_bytes != 0 && !is_device_address(made.output)))
-        return refuse(*comm, nccl::invalid_argument, "an address that is not in device memory");
     int device = 0;
     cudaGetDevice(&device);
     if (device != comm->device)

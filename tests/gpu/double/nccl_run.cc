@@ -10,6 +10,24 @@
 namespace gpu_double {
 namespace {
 
+// Work that a stream has been given. It ends with this object: a device that has failed runs none.
+class Outstanding {
+public:
+    explicit Outstanding(ncclComm &comm) : comm_(comm) { add(1); }
+    ~Outstanding() { add(-1); }
+    Outstanding(const Outstanding &) = delete;
+    Outstanding &operator=(const Outstanding &) = delete;
+
+private:
+    void add(int works) {
+        const std::lock_guard<std::mutex> lock(comm_.group->mutex);
+        comm_.outstanding += works;
+        comm_.group->changed.notify_all();
+    }
+
+    ncclComm &comm_;
+};
+
 std::vector<Access> accesses_of(const Call &call, const ncclComm &comm) {
     const auto [source_bytes, output_bytes] = sizes(call, comm);
     return {{call.source, source_bytes, false}, {call.output, output_bytes, true}};
@@ -147,14 +165,10 @@ cuda::Error start(ncclComm *comm, cuda::Stream stream, const std::vector<Call> &
                 if (call.is_message()) messages.push_back(call);
                 else collectives.emplace_back(comm->next_collective++, call);
             }
-            ++comm->outstanding;
         }
-        return [=] {
+        return [=, outstanding = std::make_shared<Outstanding>(*comm)] {
             for (const auto &[number, call] : collectives) run_collective(*comm, call, number);
             if (!messages.empty()) run_messages(*comm, messages);
-            const std::lock_guard<std::mutex> lock(comm->group->mutex);
-            --comm->outstanding;
-            comm->group->changed.notify_all();
         };
     };
     return enqueue(stream, name, accesses, prepare, comm->device);

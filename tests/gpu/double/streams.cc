@@ -114,7 +114,7 @@ cuda::Error wait_on_host(const std::shared_ptr<Point> &point, int device) {
     point->reached.wait(false);
     const Lock lock(state().mutex);
     waited(point->clock, point->ran, device);
-    return cuda::success;
+    return noted(failure_of(device));
 }
 
 void order_with_legacy(CUstream_st &stream) {
@@ -131,13 +131,19 @@ void order_with_legacy(CUstream_st &stream) {
             wait_for(stream, mark(*other));
 }
 
-void check_accesses(const std::string &name, const std::vector<Access> &accesses, int device,
-                    std::uint64_t stream, const StreamClock &clock) {
+bool check_accesses(const std::string &name, bool kernel, const std::vector<Access> &accesses,
+                    int device, std::uint64_t stream, const StreamClock &clock) {
+    bool legal = true;
     for (const Access &access : accesses) {
         if (access.bytes == 0) continue;
-        if (!state().memory.contains(access.begin)) continue;  // host memory
-        Allocation *allocation = state().memory.find(access.begin);
         const char *verb = access.write ? " writes " : " reads ";
+        if (!state().memory.contains(access.begin)) {
+            if (!kernel || state().pinned.contains(access.begin, access.bytes)) continue;
+            violation(name + verb + "host memory that is not pinned");
+            legal = false;
+            continue;
+        }
+        Allocation *allocation = state().memory.find(access.begin);
         if (allocation == nullptr) {
             violation(name + verb + "device memory that was never allocated");
             continue;
@@ -146,6 +152,12 @@ void check_accesses(const std::string &name, const std::vector<Access> &accesses
                                   std::to_string(allocation->bytes) + " bytes";
         const auto begin =
             static_cast<std::size_t>(static_cast<const char *>(access.begin) - allocation->begin);
+        if (kernel && !allocation->of_nccl && allocation->device != device) {
+            violation(name + verb + where + " of device " + std::to_string(allocation->device) +
+                      ", which device " + std::to_string(device) + " cannot access");
+            legal = false;
+            continue;
+        }
         // Its order, and whether it is mapped, is known when the work runs.
         const bool of_other_device = allocation->of_nccl && allocation->device != device;
         if (allocation->freed && !of_other_device)
@@ -161,6 +173,18 @@ void check_accesses(const std::string &name, const std::vector<Access> &accesses
             violation(name + verb + where + " without a stream dependency on " + other +
                       ", which accesses the same bytes on another stream");
     }
+    return legal;
+}
+
+void push_failure(CUstream_st &stream) {
+    push(stream, [device = stream.device] {
+        const Lock lock(state().mutex);
+        state().failed.insert(device);
+    });
+}
+
+cuda::Error failure_of(int device) {
+    return state().failed.contains(device) ? illegal_address : cuda::success;
 }
 
 cuda::Error enqueue(cuda::Stream handle, const std::string &name,
@@ -173,12 +197,14 @@ cuda::Error enqueue(cuda::Stream handle, const std::string &name,
                   std::to_string(stream->device));
         return noted(invalid_handle);
     }
+    if (const cuda::Error error = failure_of(stream->device)) return noted(error);
+    const bool kernel = device != any_device;
     if (stream->capture) {
         Capture &capture = *stream->capture;
         if (capture.invalid) return noted(capture_invalid);
         if (stream->number != capture.origin) capture.unjoined.insert(stream->number);
         capture.entries.push_back(
-            {GraphEntry::Kind::work, stream->number, 0, name, accesses, prepare});
+            {GraphEntry::Kind::work, stream->number, 0, name, kernel, accesses, prepare});
         return cuda::success;
     }
     if (handle == nullptr)
@@ -186,8 +212,10 @@ cuda::Error enqueue(cuda::Stream handle, const std::string &name,
     order_with_legacy(*stream);
     join(stream->clock, state().known[stream->device]);
     ++stream->clock[stream->number];
-    check_accesses(name, accesses, stream->device, stream->number, stream->clock);
-    push_work(*stream, name, accesses, stream->number, stream->clock[stream->number], prepare());
+    const std::uint64_t number = stream->number;
+    if (check_accesses(name, kernel, accesses, stream->device, number, stream->clock))
+        push_work(*stream, name, accesses, number, stream->clock[number], prepare());
+    else push_failure(*stream);
     return cuda::success;
 }
 

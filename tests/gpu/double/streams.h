@@ -20,6 +20,7 @@
 #include "gpu/double/access_order.h"
 #include "gpu/double/device_memory.h"
 #include "gpu/double/gpu_double.h"
+#include "gpu/double/pinned_memory.h"
 
 namespace gpu_double {
 
@@ -37,6 +38,7 @@ struct GraphEntry {
     std::uint64_t stream = 0;
     std::uint64_t token = 0;  // record, wait: the captured point
     std::string name;  // work
+    bool kernel = false;
     std::vector<Access> accesses;
     Prepare prepare;
 };
@@ -99,6 +101,8 @@ namespace gpu_double {
 struct State {
     std::recursive_mutex mutex;
     DeviceMemory memory;
+    PinnedMemory pinned;
+    std::set<int> failed;  // devices whose kernels have accessed an illegal address
     std::uint64_t next_stream = 1;
     std::map<int, CUstream_st *> legacy;  // by device
     std::vector<CUstream_st *> streams;  // all of them, destroyed ones too
@@ -147,9 +151,14 @@ void waited(const StreamClock &clock, const StreamClock &ran, int device);
 cuda::Error wait_on_host(const std::shared_ptr<Point> &point, int device);
 // Orders the stream with the legacy stream of its device, as CUDA does. Under the lock.
 void order_with_legacy(CUstream_st &stream);
-// Checks the accesses of work of a device at the present point of the stream. Under the lock.
-void check_accesses(const std::string &name, const std::vector<Access> &accesses, int device,
-                    std::uint64_t stream, const StreamClock &clock);
+// Checks the accesses of work of a device at the present point of the stream. Returns false if it
+// is a kernel, and an address is illegal for it. Under the lock.
+bool check_accesses(const std::string &name, bool kernel, const std::vector<Access> &accesses,
+                    int device, std::uint64_t stream, const StreamClock &clock);
+// The device of the stream fails when this point of the stream is reached. Under the lock.
+void push_failure(CUstream_st &stream);
+// The error of a device that has failed, or success. Under the lock.
+cuda::Error failure_of(int device);
 
 // capture.cc, under the lock. Each returns CUDA's error if a capture forbids the call; the captures
 // that forbid it become invalid.
