@@ -60,8 +60,7 @@ inline void join(StreamClock &clock, const StreamClock &other) {
     clock.join(other);
 }
 
-// The accesses to the bytes of one allocation, and whether they are ordered: all of them, or only
-// those of different devices.
+// The accesses to the bytes of one allocation, and whether they are ordered.
 //
 // Source: FastTrack (Flanagan, Freund, PLDI 2009), on ranges of bytes instead of variables.
 class AccessOrder {
@@ -70,9 +69,17 @@ public:
         std::uint64_t stream = 0, tick = 0;
         std::string name;
         int device = 0;
+        bool foreign = false;  // the memory is that of another device
+    };
+    // The pairs of accesses that must be ordered.
+    enum class Compared {
+        all,
+        // those of different devices, and those of one device that does not own the memory
+        across_devices,
+        within_device,
     };
 
-    explicit AccessOrder(bool across_devices = false) : across_devices_(across_devices) {}
+    explicit AccessOrder(Compared compared = Compared::all) : compared_(compared) {}
 
     // Adds an access of `work` to [begin, end), whose clock is `clock`. Returns the name of an
     // earlier work that conflicts with it and is not ordered before it; empty if there is none.
@@ -82,8 +89,7 @@ public:
         std::vector<Record> rest;
         for (Record &record : records_) {
             const bool apart = record.end <= begin || end <= record.begin;
-            const bool compared = !across_devices_ || record.work.device != work.device;
-            if (!apart && compared && (write || record.write)) {
+            if (!apart && compares(record.work, work) && (write || record.write)) {
                 const auto known = clock.find(record.work.stream);
                 if ((known == clock.end() || known->second < record.work.tick) && conflict.empty())
                     conflict = record.work.name;
@@ -119,7 +125,20 @@ private:
         bool write = false;
         Work work;
     };
-    bool across_devices_;
+
+    bool compares(const Work &one, const Work &other) const {
+        const bool same_device = one.device == other.device;
+        switch (compared_) {
+            case Compared::across_devices:
+                return !same_device || other.foreign;
+            case Compared::within_device:
+                return same_device;
+            default:
+                return true;
+        }
+    }
+
+    Compared compared_;
     std::vector<Record> records_;
 };
 

@@ -22,7 +22,8 @@ struct Allocation {
     bool freed = false;
     int device = 0;
     AccessOrder order;
-    AccessOrder across{true};  // memory of NCCL, which other devices may read
+    // memory of NCCL, which other devices may access
+    AccessOrder across{AccessOrder::Compared::across_devices};
 };
 
 // Device memory: addresses without access rights, and a second mapping of the same bytes.

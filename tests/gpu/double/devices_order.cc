@@ -34,12 +34,14 @@ void add_access(const Access &access) {
     }
     const auto begin =
         static_cast<std::size_t>(static_cast<const char *>(access.begin) - allocation->begin);
-    const std::string other = allocation->across.add(
-        begin, begin + access.bytes, access.write,
-        {running.number, stream.ran.at(running.number), running.name, stream.device}, stream.ran);
+    const std::string other =
+        allocation->across.add(begin, begin + access.bytes, access.write,
+                               {running.number, stream.ran.at(running.number), running.name,
+                                stream.device, allocation->device != stream.device},
+                               stream.ran);
     if (!other.empty())
         violation(text + " without a meeting after " + other +
-                  ", which accesses the same bytes on another device");
+                  ", which accesses the same bytes on another device or stream");
 }
 
 }  // namespace

@@ -13,8 +13,9 @@
 // *violation*: a sentence that take_violations() returns. With GPU_DOUBLE_STRICT=1 it is printed,
 // and the process ends with exit code 70.
 //
-//     stream order   work of two streams on the same bytes, one of them writing, without an event
-//                    or a wait of the host between them
+//     stream order   work of two streams on the same bytes of device memory or of pinned memory,
+//     one
+//                    of them writing, without an event or a wait of the host between them
 //     streams        a kernel, or a call of NCCL, on a stream of another device; an event that is
 //                    recorded on a stream of another device
 //     devices        work of two devices on the same bytes of memory of NCCL, one of them writing,

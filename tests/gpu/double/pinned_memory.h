@@ -6,6 +6,8 @@
 #include <iterator>
 #include <map>
 
+#include "gpu/double/access_order.h"
+
 namespace gpu_double {
 
 // Host memory of cudaHostAlloc(), which kernels can access at its address.
@@ -13,23 +15,28 @@ namespace gpu_double {
 // Threads: the caller holds the lock of the double.
 class PinnedMemory {
 public:
+    struct Allocation {
+        const char *begin = nullptr;
+        std::size_t bytes = 0;
+        // A wait of the host for one device is not known to the streams of the others.
+        AccessOrder order{AccessOrder::Compared::within_device};
+    };
+
     void add(const void *begin, std::size_t bytes) {
-        allocations_[static_cast<const char *>(begin)] = {bytes};
+        const auto *first = static_cast<const char *>(begin);
+        allocations_[first] = {.begin = first, .bytes = bytes};
     }
     void remove(const void *begin) { allocations_.erase(static_cast<const char *>(begin)); }
-    // True if all bytes lie in one allocation.
-    bool contains(const void *address, std::size_t bytes) const {
+    // The allocation in which all bytes lie; nullptr if there is none.
+    Allocation *find(const void *address, std::size_t bytes) {
         const auto *first = static_cast<const char *>(address);
         const auto next = allocations_.upper_bound(first);
-        if (next == allocations_.begin()) return false;
-        const auto &[begin, allocation] = *std::prev(next);
-        return first + bytes <= begin + allocation.bytes;
+        if (next == allocations_.begin()) return nullptr;
+        Allocation &found = std::prev(next)->second;
+        return first + bytes <= found.begin + found.bytes ? &found : nullptr;
     }
 
 private:
-    struct Allocation {
-        std::size_t bytes = 0;
-    };
     std::map<const char *, Allocation> allocations_;  // by first address
 };
 

@@ -30,6 +30,11 @@ void run_queue(CUstream_st *stream) {
     }
 }
 
+std::string unordered(const std::string &other) {
+    return " without a stream dependency on " + other +
+           ", which accesses the same bytes on another stream";
+}
+
 }  // namespace
 
 State &state() {
@@ -138,9 +143,18 @@ bool check_accesses(const std::string &name, bool kernel, const std::vector<Acce
         if (access.bytes == 0) continue;
         const char *verb = access.write ? " writes " : " reads ";
         if (!state().memory.contains(access.begin)) {
-            if (!kernel || state().pinned.contains(access.begin, access.bytes)) continue;
-            violation(name + verb + "host memory that is not pinned");
-            legal = false;
+            if (PinnedMemory::Allocation *pinned =
+                    state().pinned.find(access.begin, access.bytes)) {
+                const auto begin = static_cast<std::size_t>(
+                    static_cast<const char *>(access.begin) - pinned->begin);
+                const std::string other =
+                    pinned->order.add(begin, begin + access.bytes, access.write,
+                                      {stream, clock.at(stream), name, device}, clock);
+                if (!other.empty()) violation(name + verb + "pinned memory" + unordered(other));
+            } else if (kernel) {
+                violation(name + verb + "host memory that is not pinned");
+                legal = false;
+            }
             continue;
         }
         Allocation *allocation = state().memory.find(access.begin);
@@ -169,9 +183,7 @@ bool check_accesses(const std::string &name, bool kernel, const std::vector<Acce
         const std::string other =
             allocation->order.add(begin, begin + access.bytes, access.write,
                                   {stream, clock.at(stream), name, device}, clock);
-        if (!other.empty())
-            violation(name + verb + where + " without a stream dependency on " + other +
-                      ", which accesses the same bytes on another stream");
+        if (!other.empty()) violation(name + verb + where + unordered(other));
     }
     return legal;
 }
