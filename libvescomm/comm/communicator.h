@@ -151,6 +151,9 @@ public:
                                     Deadline limit) {
         return engine_.gather(label, bytes, limit);
     }
+    // Calls on device memory, and waits for them; see ProgressEngine.
+    RunId start_device_call() noexcept { return engine_.start_device_call(); }
+    ProgressEngine &engine() { return engine_; }
     // Takes over an operation that its request gives up. An incomplete one breaks the communicator,
     // because other ranks would wait for it until their deadline.
     void retire(std::unique_ptr<Operation> operation,

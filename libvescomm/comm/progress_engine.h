@@ -122,6 +122,12 @@ public:
     // Wakes the threads that wait. At any time.
     void wake() noexcept { sleepers_.wake(); }
 
+    // ---- device memory ----
+
+    // This rank makes a collective call on device memory.
+    RunId start_device_call() noexcept { return running_.started().start_device_call(); }
+    class OutsideWait;  // outside_wait.h
+
 private:
     struct ProgressThread {
         std::atomic<std::uint64_t> moves{0};  // times that it moved anything

@@ -15,6 +15,8 @@ namespace vescomm::internal {
 
 // The all-gathers over the control plane count as the runs of a channel that no operation has.
 constexpr std::uint32_t control_channel = 0xffffffff;
+// The collective calls on device memory count as the runs of another one.
+constexpr std::uint32_t device_channel = 0xfffffffe;
 
 // A note between two ranks about a run: the question whether the receiver waits in it, and for
 // which ranks, or the answer.

@@ -146,6 +146,12 @@ void DeviceCallMatch::send_to_nodes() const {
     notes_.send(last);
 }
 
+std::string DeviceCallMatch::last_text() const {
+    const auto call = board(memory_->comm().rank()).entry(calls_).read(calls_);
+    return fmt::format("{}call {} on the device communicator", call ? call->text() + ", " : "",
+                       calls_);
+}
+
 void DeviceCallMatch::set_waiting(bool waiting) noexcept {
     board(memory_->comm().rank()).waiting.store(waiting ? 1 : 0, std::memory_order_release);
 }

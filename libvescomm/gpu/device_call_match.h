@@ -36,6 +36,8 @@ public:
     void send_to_nodes() const;
     // True: there are other nodes, and calls pass between them.
     bool between_nodes() const { return notes_.connected(); }
+    // "all_reduce of 10 f32 (sum), call 4 on the device communicator": the last call of this rank.
+    std::string last_text() const;
     // This rank begins or ends a wait for its device.
     void set_waiting(bool waiting) noexcept;
     // After a timeout: what other ranks of the node have not done, as the end of a sentence. Empty:

@@ -201,6 +201,7 @@ std::string DeviceCommunicator::failure_text(nccl::Result error) const {
 }
 
 void DeviceCommunicator::begin_call(const DeviceCall &call) {
+    last_call_ = comm_->start_device_call();
     if (const std::string why = calls_->add(call); !why.empty()) [[unlikely]]
         fail(VESCOMM_ERROR_MISMATCH, why);
 }

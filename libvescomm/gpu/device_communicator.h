@@ -254,6 +254,7 @@ private:
     std::uint64_t allocations_ = 0;  // calls of allocate() that succeeded on all ranks
     std::uint64_t buffers_ = 0;  // calls of number_buffer()
     std::unique_ptr<DeviceCallMatch> calls_;
+    RunId last_call_;  // number 0: this rank has made none
     bool closed_ = false;  // close() was called
 };
 

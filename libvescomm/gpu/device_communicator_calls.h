@@ -6,9 +6,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <thread>
 
 #include "base/interrupt.h"
+#include "comm/outside_wait.h"
 #include "gpu/device_communicator.h"
 
 namespace vescomm::internal {
@@ -57,6 +59,7 @@ void DeviceCommunicator::poll(const char *what, const Done &done) {
     Clock::duration long_wait = std::chrono::milliseconds(250);
     const Clock::time_point begin = Clock::now();
     const ShownWait shown(calls_.get());
+    std::optional<ProgressEngine::OutsideWait> crossed;
     while (!done()) {
         end_if_broken([&] { comm_->try_progress(); });
         compare_calls();
@@ -77,6 +80,12 @@ void DeviceCommunicator::poll(const char *what, const Done &done) {
         if (Clock::now() < sleep_after) {
             std::this_thread::yield();
             continue;
+        }
+        if (last_call_.number != 0) {
+            if (!crossed)
+                crossed.emplace(comm_->engine(), last_call_,
+                                [this] { return calls_->last_text(); });
+            crossed->pass_notes(std::chrono::duration<double>(Clock::now() - begin).count());
         }
         std::this_thread::sleep_for(pause);
         pause = std::min(2 * pause, std::chrono::microseconds(1000));

@@ -57,7 +57,10 @@
  * buffers, and at the same offsets in the same memory of vescomm_gpu_malloc(). Otherwise they get
  * VESCOMM_ERROR_MISMATCH: from the call, from vescomm_gpu_wait(), or from a later call, between
  * nodes after a wait of a quarter of a second or up to 32 calls later. Until then NCCL hangs, or
- * gives wrong results. Replays of a graph are not compared.
+ * gives wrong results. Replays of a graph are not compared. The order includes the collective calls
+ * on the host communicator: a rank that waits in one, and another one that waits for its device in
+ * vescomm_gpu_wait(), get VESCOMM_ERROR_MISMATCH if each has made its call and not that of the
+ * other.
  */
 #ifndef VESCOMM_GPU_H
 #define VESCOMM_GPU_H
