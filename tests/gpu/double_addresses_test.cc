@@ -24,7 +24,9 @@ TEST(GpuDoubleAddresses, FindsAKernelOnHostMemory) {
         EXPECT_EQ(launch(device.stream, "kernel", {{memory, 8, true}}, [&] { ++runs; }), 0)
             << "the error is asynchronous";
         EXPECT_EQ(cudaStreamSynchronize(device.stream), right ? cuda::success : illegal_address);
-        if (right) EXPECT_EQ(take_violations(), "");
+        if (right) {
+            EXPECT_EQ(take_violations(), "");
+        }
     }
     EXPECT_EQ(runs, 1);
     EXPECT_EQ(cudaDeviceSynchronize(), illegal_address) << "the error stays";
