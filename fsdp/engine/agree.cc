@@ -2,7 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Compares the specification of all ranks before anything is allocated.
+#include <bit>
+#include <concepts>
 #include <optional>
+#include <utility>
 
 #include "fsdp/engine/device/support.h"
 #include "fsdp/engine/engine.h"
@@ -24,29 +27,93 @@ std::uint64_t hash_of_text(const std::string &text) {
     return hash_of(text.data(), text.size());
 }
 
-std::uint64_t hash_of_options(const Spec &spec) {
+// A value that ranks compare, as the bits of 64: of an integer, or of a double.
+struct Option {
+    template <std::integral Integer>
+    Option(const char *name, Integer value)
+        : name(name), bits(static_cast<std::uint64_t>(static_cast<std::int64_t>(value))) {}
+    Option(const char *name, double value)
+        : name(name), bits(std::bit_cast<std::uint64_t>(value)), real(true) {}
+
+    std::string text_of(std::uint64_t value) const {
+        return real ? fmt::format("{}", std::bit_cast<double>(value))
+                    : fmt::format("{}", static_cast<std::int64_t>(value));
+    }
+
+    const char *name;
+    std::uint64_t bits;
+    bool real = false;
+};
+
+std::vector<Option> options_of(const Spec &spec) {
     const vescomm_fsdp_spec_options_t &o = spec.options();
     const vescomm_planner_options_t &p = spec.planner();
-    std::string text = fmt::format(
-        "{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}; {} {} {} {} {} {} {} {} "
-        "{} {};",
-        o.compute_type, o.gradient_type, o.slots, o.gradient_slots, o.order, o.keep_gathered,
-        o.keep_gradients, o.average, o.seed, o.gather_type, o.gather_block, o.reduce_type,
-        o.partner_copy, o.reshard_ranks, o.large_unit_bytes, o.expert_ranks, o.expert_divisor,
-        o.memory, o.offload_to_host, o.master_type, o.master_rounding, p.mode, p.start_alignment,
-        p.cut_alignment, p.shard_limit, p.search_steps, p.unit_imbalance, p.work,
-        p.bytes_per_second, p.seconds_per_collective, p.seconds_per_unequal);
+    return {
+        {"compute_type", o.compute_type},
+        {"gradient_type", o.gradient_type},
+        {"slots", o.slots},
+        {"gradient_slots", o.gradient_slots},
+        {"order", o.order},
+        {"keep_gathered", o.keep_gathered},
+        {"keep_gradients", o.keep_gradients},
+        {"average", o.average},
+        {"seed", o.seed},
+        {"gather_type", o.gather_type},
+        {"gather_block", o.gather_block},
+        {"reduce_type", o.reduce_type},
+        {"partner_copy", o.partner_copy},
+        {"reshard_ranks", o.reshard_ranks},
+        {"large_unit_bytes", o.large_unit_bytes},
+        {"expert_ranks", o.expert_ranks},
+        {"expert_divisor", o.expert_divisor},
+        {"memory", o.memory},
+        {"offload_to_host", o.offload_to_host},
+        {"master_type", o.master_type},
+        {"master_rounding", o.master_rounding},
+        {"planner->mode", p.mode},
+        {"planner->start_alignment", p.start_alignment},
+        {"planner->cut_alignment", p.cut_alignment},
+        {"planner->shard_limit", p.shard_limit},
+        {"planner->search_steps", p.search_steps},
+        {"planner->unit_imbalance", p.unit_imbalance},
+        {"planner->work", p.work},
+        {"planner->bytes_per_second", p.bytes_per_second},
+        {"planner->seconds_per_collective", p.seconds_per_collective},
+        {"planner->seconds_per_unequal", p.seconds_per_unequal},
+        {"the number of axes", spec.axes().size()},
+        {"the number of groups", spec.groups().size()},
+    };
+}
+
+std::vector<std::uint64_t> bits_of(const std::vector<Option> &options) {
+    std::vector<std::uint64_t> bits;
+    for (const Option &option : options) bits.push_back(option.bits);
+    return bits;
+}
+
+// The hashes of the axes, and of the groups behind them.
+std::vector<std::uint64_t> hashes_of_axes_and_groups(const Spec &spec) {
+    std::vector<std::uint64_t> hashes;
     for (const Axis &axis : spec.axes())
-        text += fmt::format("{} {} {} {} {};", axis.name, axis.size, axis.parameters,
-                            axis.gradients, axis.optimizer);
+        hashes.push_back(
+            hash_of_text(fmt::format("{} {} {} {} {};", axis.name, axis.size, axis.parameters,
+                                     axis.gradients, axis.optimizer)));
     for (const Group &group : spec.groups()) {
-        text +=
+        std::string text =
             fmt::format("{} {} {};", group.kind.name, group.settings.size(), group.block_elements);
         text.append(reinterpret_cast<const char *>(group.settings.data()), group.settings.size());
         for (const Group::State &state : group.states)
             text += fmt::format("{} {} {};", state.name, state.type, state.per_block);
+        hashes.push_back(hash_of_text(text));
     }
-    return hash_of_text(text);
+    return hashes;
+}
+
+std::uint64_t hash_of_options(const Spec &spec) {
+    std::vector<std::uint64_t> all = bits_of(options_of(spec));
+    const std::vector<std::uint64_t> more = hashes_of_axes_and_groups(spec);
+    all.insert(all.end(), more.begin(), more.end());
+    return hash_of(all.data(), all.size() * sizeof all[0]);
 }
 
 std::uint64_t hash_of_unit(const Spec &spec, std::size_t unit) {
@@ -74,17 +141,49 @@ std::vector<Value> gather(vescomm_comm_t *comm, const std::vector<Value> &mine, 
     return all;
 }
 
-// Returns an error that names the first unit that differs between ranks 0 and `other`.
-Failure find_difference(vescomm_comm_t *comm, const Spec &spec,
-                        const std::vector<std::uint64_t> &units, int ranks, std::size_t other) {
-    const std::vector<std::uint64_t> all = gather(comm, units, ranks);
-    for (std::size_t unit = 0; unit < units.size(); ++unit)
-        if (all[other * units.size() + unit] != all[unit])
-            return Failure(VESCOMM_ERROR_MISMATCH,
-                           fmt::format("the specifications of ranks 0 and {} differ in unit {}, "
-                                       "which is \"{}\" here; use the same on every rank",
-                                       other, unit, spec.units()[unit].name));
-    return Failure(VESCOMM_ERROR_MISMATCH, "the specifications of ranks differ");
+// The place at which the values of a rank differ from those of rank 0.
+struct Difference {
+    int rank;
+    std::size_t position;
+    std::uint64_t of_first, of_rank;
+};
+
+// The first one. All ranks have as many values.
+std::optional<Difference> find_difference(vescomm_comm_t *comm,
+                                          const std::vector<std::uint64_t> &mine, int ranks) {
+    const std::vector<std::uint64_t> all = gather(comm, mine, ranks);
+    for (std::size_t i = mine.size(); i < all.size(); ++i)
+        if (const std::size_t position = i % mine.size(); all[i] != all[position])
+            return Difference{static_cast<int>(i / mine.size()), position, all[position], all[i]};
+    return std::nullopt;
+}
+
+Failure differ(int rank, const std::string &what) {
+    return Failure(VESCOMM_ERROR_MISMATCH,
+                   fmt::format("the specifications of ranks 0 and {} differ "
+                               "in {}; use the same on every rank",
+                               rank, what));
+}
+
+// Returns an error that names an option, axis or group that differs.
+Failure find_different_option(vescomm_comm_t *comm, const Spec &spec, int ranks) {
+    const std::vector<Option> options = options_of(spec);
+    if (const auto found = find_difference(comm, bits_of(options), ranks)) {
+        const Option &option = options[found->position];
+        return differ(found->rank, fmt::format("{}, which is {} on rank 0 and {} on rank {}",
+                                               option.name, option.text_of(found->of_first),
+                                               option.text_of(found->of_rank), found->rank));
+    }
+    // All ranks have as many axes and groups.
+    const auto found = find_difference(comm, hashes_of_axes_and_groups(spec), ranks).value();
+    const std::size_t axes = spec.axes().size();
+    if (found.position < axes)
+        return differ(found.rank, fmt::format("axis {}, which is \"{}\" here", found.position,
+                                              spec.axes()[found.position].name));
+    return differ(
+        found.rank,
+        fmt::format("settings or states of group {}, whose kind is \"{}\" here",
+                    found.position - axes, spec.groups()[found.position - axes].kind.name));
 }
 
 // Returns the error of all ranks, or nothing if they agree.
@@ -102,18 +201,13 @@ std::optional<Failure> compare_with_all(vescomm_comm_t *comm, const Spec &spec, 
             if (all[rank].*value != all[0].*value) return rank;
         return 0;
     };
-    const auto differ = [&](const char *what, int rank) {
-        return Failure(VESCOMM_ERROR_MISMATCH,
-                       fmt::format("the {} of the specifications of ranks 0 and {} differ; use the "
-                                   "same on every rank",
-                                   what, rank));
-    };
-    if (const int rank = other(&Summary::options)) return differ("options, axes or groups", rank);
-    if (const int rank = other(&Summary::units)) return differ("numbers of units", rank);
-    // All ranks have the same number of units, which they gather.
-    if (const int rank = other(&Summary::model))
-        return find_difference(comm, spec, units, ranks, static_cast<std::size_t>(rank));
-    return std::nullopt;
+    if (other(&Summary::options) > 0) return find_different_option(comm, spec, ranks);
+    if (const int rank = other(&Summary::units)) return differ(rank, "the number of units");
+    if (other(&Summary::model) == 0) return std::nullopt;
+    // All ranks have as many units.
+    const auto unit = find_difference(comm, units, ranks).value();
+    return differ(unit.rank, fmt::format("unit {}, which is \"{}\" here", unit.position,
+                                         spec.units()[unit.position].name));
 }
 
 }  // namespace

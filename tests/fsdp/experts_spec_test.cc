@@ -159,7 +159,7 @@ TEST(Experts, AreTheSameOnAllRanks) {
             const MixtureModel model = mixture("zero3", mixture_options(1 + comm.rank()));
             const Engine engine(model.spec, comm);
         },
-        "the options, axes or groups of the specifications of ranks 0 and 1 differ");
+        "ranks 0 and 1 differ in expert_ranks, which is 1 on rank 0 and 2 on rank 1");
     error_with(
         [](Communicator &comm) {
             vescomm_fsdp_spec_options_t chosen = mixture_options(2);
@@ -167,7 +167,7 @@ TEST(Experts, AreTheSameOnAllRanks) {
             const MixtureModel model = mixture("zero3", chosen);
             const Engine engine(model.spec, comm);
         },
-        "the options, axes or groups of the specifications of ranks 0 and 1 differ");
+        "ranks 0 and 1 differ in expert_divisor, which is 0 on rank 0 and 1 on rank 1");
     error_with(
         [](Communicator &comm) {
             Spec spec;

@@ -327,7 +327,8 @@ TEST(QuantisedGather, RefusesOtherTypesAndBlocks) {
     run_ranks(2, [](Communicator &comm) {
         const Described described =
             describe(wide_model(), "zero3", options(VESCOMM_I8, comm.rank() == 0 ? 64 : 65));
-        expect_refused([&] { Engine engine(described.spec, comm); }, "options, axes or groups");
+        expect_refused([&] { Engine engine(described.spec, comm); },
+                       "gather_block, which is 64 on rank 0 and 65 on rank 1");
     });
 }
 

@@ -313,11 +313,14 @@ TEST(Spec, OfThreeKindsIsAnErrorOnAllRanks) {
         std::vector<int> slots;
         const char *word;
     };
-    const Ranks all[] = {
-        {{2, 2, 3}, {2, 2, 2}, "numbers of units of the specifications of ranks 0 and 2"},
-        {{2, 2, 3}, {2, 3, 2}, "options, axes or groups of the specifications of ranks 0 and 1"},
-        {{2, 3, 2}, {2, 2, 3}, "options, axes or groups of the specifications of ranks 0 and 2"},
-        {{2, 2, 2}, {2, 2, 2}, "ranks 0 and 1 differ in unit 1"}};
+    const Ranks all[] = {{{2, 2, 3}, {2, 2, 2}, "ranks 0 and 2 differ in the number of units"},
+                         {{2, 2, 3},
+                          {2, 3, 2},
+                          "ranks 0 and 1 differ in slots, which is 2 on rank 0 and 3 on rank 1"},
+                         {{2, 3, 2},
+                          {2, 2, 3},
+                          "ranks 0 and 2 differ in slots, which is 2 on rank 0 and 3 on rank 2"},
+                         {{2, 2, 2}, {2, 2, 2}, "ranks 0 and 1 differ in unit 1"}};
     for (const Ranks &ranks : all)
         run_ranks(3, [&](Communicator &comm) {
             const auto rank = static_cast<std::size_t>(comm.rank());
@@ -335,6 +338,43 @@ TEST(Spec, OfThreeKindsIsAnErrorOnAllRanks) {
                 expect_word(error.what(), ranks.word);
             }
         });
+}
+
+// An axis or a group has no number that a sentence could show.
+TEST(Spec, NamesTheAxisOrGroupThatDiffers) {
+    const auto expect_difference = [](const std::function<Spec(int)> &make, const char *words) {
+        run_ranks(2, [&](Communicator &comm) {
+            const Spec spec = make(comm.rank());
+            try {
+                Engine engine(spec, comm);
+                ADD_FAILURE() << "the engine was created";
+            } catch (const Error &error) {
+                EXPECT_EQ(error.status(), VESCOMM_ERROR_MISMATCH) << error.what();
+                expect_word(error.what(), words);
+            }
+        });
+    };
+    const auto with_preset = [](const std::string &preset) {
+        Spec spec;
+        spec.preset(preset);
+        spec.add_parameter(spec.add_unit("unit"), {.name = "w", .shape = {3}});
+        return spec;
+    };
+    expect_difference([&](int rank) { return with_preset(rank == 0 ? "zero3" : "zero2"); },
+                      "differ in axis 0, which is");
+    expect_difference([&](int rank) { return with_preset(rank == 0 ? "zero3" : "hsdp:1"); },
+                      "differ in the number of axes, which is 1 on rank 0 and 2 on rank 1");
+    expect_difference(
+        [](int rank) {
+            Spec spec;
+            const std::uint64_t ids[] = {
+                spec.add_parameter(spec.add_unit("unit"), {.name = "w", .shape = {3}})};
+            vescomm_adamw_settings_t settings = vescomm_adamw_settings_init();
+            settings.learning_rate = rank == 0 ? 1e-3f : 1e-4f;
+            spec.add_group(ids, vescomm_optimizer_get_adamw(), &settings);
+            return spec;
+        },
+        "settings or states of group 0, whose kind is \"adamw\" here");
 }
 
 }  // namespace

@@ -671,9 +671,10 @@ typedef struct vescomm_fsdp vescomm_fsdp_t;
  * @param comm_count  number of entries of @p comms; must be 1 in this version.
  * @param engine      [out] owned by the caller; free with vescomm_fsdp_free().
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: as vescomm_fsdp_report().
- *         VESCOMM_ERROR_MISMATCH: the specifications differ; the error text names a rank and the
- *         first unit that differs. VESCOMM_ERROR_UNSUPPORTED: options that device memory does not
- *         have. VESCOMM_ERROR_OUT_OF_MEMORY. VESCOMM_ERROR_TIMEOUT, VESCOMM_ERROR_PEER_FAILED.
+ *         VESCOMM_ERROR_MISMATCH: the specifications differ; the error text names a rank, and the
+ *         first option, with its values, axis, group or unit that differs.
+ *         VESCOMM_ERROR_UNSUPPORTED: options that device memory does not have.
+ *         VESCOMM_ERROR_OUT_OF_MEMORY. VESCOMM_ERROR_TIMEOUT, VESCOMM_ERROR_PEER_FAILED.
  *         VESCOMM_ERROR_ABORTED: another rank has one of these errors. After an error no rank has
  *         an engine.
  *
