@@ -89,7 +89,7 @@ vescomm_status_t vescomm_fsdp_get_load_report(const vescomm_fsdp_t *engine, char
         api::require(engine, "engine");
         api::require(size, "size");
         if (capacity > 0) api::require(text, "text");
-        const std::string &report = engine->engine().load_report();
+        const std::string &report = engine->observed().load_report();
         if (report.size() < capacity) std::copy_n(report.c_str(), report.size() + 1, text);
         *size = report.size() + 1;
     });
@@ -101,7 +101,7 @@ vescomm_status_t vescomm_fsdp_get_extra(const vescomm_fsdp_t *engine, int32_t ra
         api::require(engine, "engine");
         api::require(bytes, "bytes");
         if (capacity > 0) api::require(data, "data");
-        const std::string &extra = engine->engine().extra(rank);
+        const std::string &extra = engine->observed().extra(rank);
         std::copy_n(extra.data(), std::min(capacity, extra.size()), static_cast<char *>(data));
         *bytes = extra.size();
     });

@@ -55,7 +55,12 @@ vescomm_status_t vescomm_fsdp_create(const vescomm_fsdp_spec_t *spec, vescomm_co
 }
 
 vescomm_status_t vescomm_fsdp_free(vescomm_fsdp_t *engine) {
-    return api::free_handle("vescomm_fsdp_free", "engine", engine);
+    return api::guarded("vescomm_fsdp_free", [&] {
+        if (engine == nullptr) return;
+        api::require(engine, "engine");
+        engine->observed().refuse_in_callback();
+        delete engine;
+    });
 }
 
 vescomm_status_t vescomm_fsdp_initialise(vescomm_fsdp_t *engine, vescomm_fsdp_fill_t fill,
@@ -200,7 +205,7 @@ vescomm_status_t vescomm_fsdp_shard(vescomm_fsdp_t *engine, uint64_t unit, vesco
                                     uint32_t state, vescomm_fsdp_view_t *view) {
     return api::guarded("vescomm_fsdp_shard", [&] {
         api::require(engine, "engine");
-        api::write_struct(view, engine->engine().shard(unit, role, state), "view");
+        api::write_struct(view, engine->observed().shard(unit, role, state), "view");
     });
 }
 
@@ -210,7 +215,7 @@ vescomm_status_t vescomm_fsdp_pieces(const vescomm_fsdp_t *engine, uint64_t unit
     return api::guarded("vescomm_fsdp_pieces", [&] {
         api::require(engine, "engine");
         api::require(count, "count");
-        const auto all = engine->engine().pieces(unit);
+        const auto all = engine->observed().pieces(unit);
         if (capacity > 0) {
             // The stride of the array is the size of the caller's struct.
             const std::size_t stride = api::struct_size(pieces, "pieces[0]");
@@ -233,7 +238,7 @@ vescomm_status_t vescomm_fsdp_get_counters(const vescomm_fsdp_t *engine,
                                            vescomm_fsdp_counters_t *counters) {
     return api::guarded("vescomm_fsdp_get_counters", [&] {
         api::require(engine, "engine");
-        api::write_struct(counters, engine->engine().counters(), "counters");
+        api::write_struct(counters, engine->observed().counters(), "counters");
     });
 }
 
@@ -241,7 +246,7 @@ vescomm_status_t vescomm_fsdp_get_unit_counters(const vescomm_fsdp_t *engine, ui
                                                 vescomm_fsdp_unit_counters_t *counters) {
     return api::guarded("vescomm_fsdp_get_unit_counters", [&] {
         api::require(engine, "engine");
-        api::write_struct(counters, engine->engine().unit_counters(unit), "counters");
+        api::write_struct(counters, engine->observed().unit_counters(unit), "counters");
     });
 }
 
@@ -249,7 +254,7 @@ vescomm_status_t vescomm_fsdp_get_step_summary(const vescomm_fsdp_t *engine,
                                                vescomm_fsdp_step_summary_t *summary) {
     return api::guarded("vescomm_fsdp_get_step_summary", [&] {
         api::require(engine, "engine");
-        api::write_struct(summary, engine->engine().step_summary(), "summary");
+        api::write_struct(summary, engine->observed().step_summary(), "summary");
     });
 }
 
@@ -259,7 +264,7 @@ vescomm_status_t vescomm_fsdp_get_metrics(const vescomm_fsdp_t *engine, char *te
         api::require(engine, "engine");
         api::require(size, "size");
         if (capacity > 0) api::require(text, "text");
-        const std::string made = engine->engine().metrics(engine->number);
+        const std::string made = engine->observed().metrics(engine->number);
         if (capacity > made.size()) std::memcpy(text, made.c_str(), made.size() + 1);
         *size = made.size() + 1;
     });
@@ -269,7 +274,7 @@ vescomm_status_t vescomm_fsdp_get_comm(vescomm_fsdp_t *engine, vescomm_comm_t **
     return api::guarded("vescomm_fsdp_get_comm", [&] {
         api::require(engine, "engine");
         api::require(comm, "comm");
-        *comm = engine->engine().comm();
+        *comm = engine->observed().comm();
     });
 }
 
@@ -283,6 +288,6 @@ vescomm_status_t vescomm_fsdp_wait_stream(vescomm_fsdp_t *engine, void *stream) 
 vescomm_status_t vescomm_fsdp_progress(vescomm_fsdp_t *engine) {
     return api::guarded("vescomm_fsdp_progress", [&] {
         api::require(engine, "engine");
-        engine->engine().progress();
+        engine->observed().progress();
     });
 }

@@ -33,6 +33,12 @@ struct vescomm_fsdp : vescomm::internal::Handle {
         return next++;
     }
 
+    // For functions that read, which functions of the program may call while the engine calls them.
     // The same until a recovery succeeds.
-    vescomm::fsdp::Engine &engine() const { return *engines.current; }
+    vescomm::fsdp::Engine &observed() const { return *engines.current; }
+    // For all other functions. Throws Failure in a function of the program that the engine calls.
+    vescomm::fsdp::Engine &engine() const {
+        observed().refuse_in_callback();
+        return observed();
+    }
 };

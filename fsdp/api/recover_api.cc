@@ -18,7 +18,10 @@ vescomm_status_t vescomm_fsdp_recover(vescomm_fsdp_t *engine, vescomm_comm_t *su
         {
             // Nothing before this call may fail, because other ranks wait for this rank in it.
             vescomm::Communicator world = api::make_world(survivors);
-            api::or_abort(world, [&] { api::require(engine, "engine"); });
+            api::or_abort(world, [&] {
+                api::require(engine, "engine");
+                engine->observed().refuse_in_callback();
+            });
             auto ours = vescomm_fsdp_recovery_init();
             if (recovery != nullptr) ours = api::read_struct(recovery, "recovery", ours);
             refusal = api::recover(engine->engines, survivors, std::move(world),

@@ -380,6 +380,15 @@ void Engine::require_wiring() const {
     if (!wiring_) throw std::bad_alloc();
 }
 
+void Engine::refuse_in_callback() const {
+    if (in_callback_)
+        refuse(
+            "an optimizer, or the function that sets initial values, called it while the engine "
+            "was "
+            "calling that; only functions that read the engine, and vescomm_fsdp_progress(), are "
+            "permitted there");
+}
+
 vescomm_comm_t *Engine::comm() {
     if (!wiring_) require_wiring();
     return wiring_->comms.world().get();

@@ -5,6 +5,7 @@
 // notes it (EventLog), and lets the parts do the work: GatheredUnits, GradientSlots, Optimizer.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <span>
@@ -104,8 +105,22 @@ public:
     void wait_stream(void *stream);
     // The communicator of all ranks, until reset().
     vescomm_comm_t *comm();
+    // Throws Failure while the engine calls a function of the program. Any thread may call it.
+    void refuse_in_callback() const;
 
 private:
+    // For as long as it exists, the engine calls functions of the program.
+    class Callbacks {
+    public:
+        explicit Callbacks(std::atomic<bool> &now) : now_(now) { now_ = true; }
+        ~Callbacks() { now_ = false; }
+        Callbacks(const Callbacks &) = delete;
+        Callbacks &operator=(const Callbacks &) = delete;
+
+    private:
+        std::atomic<bool> &now_;
+    };
+
     // Scale and norm of the gradients of a step.
     struct Gradients {
         double scale = 1;  // of vescomm_fsdp_scale()
@@ -203,6 +218,7 @@ private:
     Gradients gradients_;
     ValueState values_;
     LoadRecord loaded_;
+    std::atomic<bool> in_callback_ = false;
 };
 
 // Plans the model and compares the specification with those of the other ranks of `world`. Returns

@@ -3,6 +3,7 @@
 
 // Initial values of parameters. Zone: set-up.
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "execute/kernels.h"
@@ -44,6 +45,7 @@ void Engine::initialise(vescomm_fsdp_fill_t fill, void *context) {
         values_.begin_change();
         device::Mirror mirrored = mirror();
         const int position = model_.plan.mesh.position(rank_);
+        std::optional<Callbacks> callbacks(in_callback_);
         for (std::size_t index = 0; index < model_.plan.buckets.size(); ++index)
             for (const auto &piece : model_.plan.buckets[index].pieces(position)) {
                 const Masters masters = mirrored.shards().master(index);
@@ -52,6 +54,7 @@ void Engine::initialise(vescomm_fsdp_fill_t fill, void *context) {
                     refuse("the function that sets parameter \"{}\" failed",
                            model_.spec.full_name(piece.parameter));
             }
+        callbacks.reset();
         if (values_.generation() > 1) mirrored.shards().zero_states();  // at first they are 0
         optimizer_.set_steps(0);
         mirrored.store();

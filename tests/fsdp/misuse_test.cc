@@ -6,6 +6,7 @@
 #include <functional>
 #include <limits>
 
+#include "fsdp/observed_sgd.h"
 #include "fsdp/training.h"
 
 namespace vescomm::fsdp::testing {
@@ -356,7 +357,8 @@ TEST(Misuse, SpecificationsThatDifferAreAnError) {
         vescomm_fsdp_spec_options_t options = vescomm_fsdp_spec_options_init();
         options.slots = 2 + comm.rank() / 2;
         const Described other = describe(odd_model(), "zero3", options);
-        expect_words(sentence_of([&] { Engine(other.spec, comm); }), {"options", "ranks 0 and 2"});
+        expect_words(sentence_of([&] { Engine(other.spec, comm); }),
+                     {"slots, which is 2 on rank 0", "ranks 0 and 2"});
         // A rank that cannot plan reports it.
         const Described divided = describe(odd_model(), comm.rank() == 1 ? "hsdp:2" : "zero3");
         expect_words(sentence_of([&] { Engine(divided.spec, comm); }),
@@ -465,6 +467,50 @@ TEST(Misuse, AGradientWithoutBytesHasNoEffect) {
         engine.finish_backward();
         engine.step();
     });
+}
+
+// Settings that are replaced while an optimizer reads them were silently wrong values.
+TEST(Misuse, CallsOfAnOptimizerThatChangeTheEngine) {
+    for (const int calling : {0, -1})
+        run_ranks(3, [&](Communicator &comm) {
+            Described described = describe(odd_model());
+            ObservedSgd sgd;
+            sgd.add_to(described);
+            Engine engine(described.spec, comm);
+            fill(engine);
+            const auto take_step = [&] {
+                micro_batch(engine, described.ids, {}, 0, comm.rank(), 3, true);
+                engine.step();
+                return read_all(engine, described.ids);
+            };
+            const std::vector<float> first = take_step();
+            fill(engine);
+            const vescomm_sgd_settings_t settings = vescomm_sgd_settings_init();
+            int calls = 0;
+            if (calling == -1 || calling == comm.rank())
+                sgd.before = [&](const vescomm_optimizer_run_t &) {
+                    vescomm_fsdp_t *handle = engine.get();
+                    vescomm_fsdp_step_t step = vescomm_fsdp_step_init();
+                    const vescomm_status_t refused[] = {
+                        vescomm_fsdp_set_group(handle, 0, &settings),
+                        vescomm_fsdp_begin(handle, 0),
+                        vescomm_fsdp_step(handle, &step, nullptr),
+                        vescomm_fsdp_reset(handle),
+                        vescomm_fsdp_initialise(
+                            handle, [](auto...) { return 0; }, nullptr),
+                        vescomm_fsdp_free(handle),
+                    };
+                    for (const vescomm_status_t status : refused)
+                        EXPECT_EQ(status, VESCOMM_ERROR_INVALID_ARGUMENT);
+                    expect_words(vescomm_get_last_error(),
+                                 {"vescomm_fsdp_free", "an optimizer", "called it"});
+                    EXPECT_EQ(engine.counters().steps, 1);  // functions that read are permitted
+                    ++calls;
+                    return 0;
+                };
+            EXPECT_EQ(take_step(), first);
+            EXPECT_EQ(calls > 0, static_cast<bool>(sgd.before));
+        });
 }
 
 TEST(Misuse, TwoParametersWithOneFullName) {

@@ -667,7 +667,7 @@ typedef struct vescomm_fsdp vescomm_fsdp_t;
  * @param comms       the communicator of all ranks. The engine creates its own communicators from
  *                    it; it must exist as long as the engine, or until a
  *                    vescomm_fsdp_recover() succeeds. Its failure, and so vescomm_comm_abort() on
- *                    it, ends the waits of the engine.
+ *                    it, ends the waits of the engine, but for those of vescomm_fsdp_free().
  * @param comm_count  number of entries of @p comms; must be 1 in this version.
  * @param engine      [out] owned by the caller; free with vescomm_fsdp_free().
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: as vescomm_fsdp_report().
@@ -722,7 +722,8 @@ typedef int (*vescomm_fsdp_fill_t)(void *context, uint64_t parameter, int64_t fi
  * holders of their copies. With replicas, such as those of ddp and hsdp, @p fill must write the
  * same values on each of them: they are not compared.
  *
- * @param fill     called from the calling thread, only during the call.
+ * @param fill     called from the calling thread, only during the call. It may call only functions
+ *                 that read the engine, as an optimizer may.
  * @param context  passed to @p fill.
  * @return as the events. VESCOMM_ERROR_INVALID_ARGUMENT: @p fill failed, and masters are partly
  *         set; or a unit is open, or a micro-batch is in its backward pass.
@@ -1021,6 +1022,7 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_step(vescomm_fsdp_t *engine, vescomm_f
  * @param settings  as in vescomm_fsdp_add_group(); the kind must need the same states with them.
  *                  The same on every rank.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT, VESCOMM_ERROR_OUT_OF_MEMORY: nothing changed.
+ *         After an earlier error, also that of vescomm_fsdp_reset() on another rank: that error.
  *
  * Collective: yes; all ranks call it between the same events.  Blocking: no.  Threads: one.
  * Since: 0.1

@@ -144,7 +144,9 @@ typedef struct vescomm_optimizer_kind {
      *  wrong; *reason is then a constant string. Called from any thread. */
     int (*needs)(void *context, const void *settings, vescomm_optimizer_needs_t *needs,
                  const char **reason);
-    /** Updates one run. Returns 0, or another value to fail the step on this rank. */
+    /** Updates one run. Returns 0, or another value to fail the step on this rank. It may call
+     *  functions that read the engine, such as vescomm_fsdp_get_counters(), and
+     *  vescomm_fsdp_progress(); all others return VESCOMM_ERROR_INVALID_ARGUMENT. */
     int (*step)(void *context, const void *settings, const vescomm_optimizer_run_t *run);
     /** Settings with the default of each member, settings_bytes bytes. Members that the settings of
      *  a program do not have, because it knows an older struct, have these values in `needs` and
