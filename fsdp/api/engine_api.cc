@@ -55,12 +55,9 @@ vescomm_status_t vescomm_fsdp_create(const vescomm_fsdp_spec_t *spec, vescomm_co
 }
 
 vescomm_status_t vescomm_fsdp_free(vescomm_fsdp_t *engine) {
-    return api::guarded("vescomm_fsdp_free", [&] {
-        if (engine == nullptr) return;
-        api::require(engine, "engine");
-        engine->observed().refuse_in_callback();
-        delete engine;
-    });
+    return api::free_handle<vescomm_fsdp>(
+        "vescomm_fsdp_free", "engine", engine,
+        [](const vescomm_fsdp &freed) { freed.observed().refuse_in_callback(); });
 }
 
 vescomm_status_t vescomm_fsdp_initialise(vescomm_fsdp_t *engine, vescomm_fsdp_fill_t fill,

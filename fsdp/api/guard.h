@@ -63,12 +63,14 @@ inline void require(const vescomm::internal::Handle *argument, const char *param
             parameter);
 }
 
-// NULL has no effect.
+// NULL has no effect. `check`: throws Failure if the object may not be freed now.
 template <typename Object>
-vescomm_status_t free_handle(const char *function, const char *parameter, Object *object) {
+vescomm_status_t free_handle(const char *function, const char *parameter, Object *object,
+                             void (*check)(const Object &) = nullptr) {
     return guarded(function, [&] {
         if (object == nullptr) return;
         require(object, parameter);
+        if (check != nullptr) check(*object);
         delete object;
     });
 }

@@ -384,8 +384,8 @@ void Engine::refuse_in_callback() const {
     if (in_callback_)
         refuse(
             "an optimizer, or the function that sets initial values, called it while the engine "
-            "was "
-            "calling that; only functions that read the engine, and vescomm_fsdp_progress(), are "
+            "was calling that; only functions that read the engine, and vescomm_fsdp_progress(), "
+            "are "
             "permitted there");
 }
 

@@ -109,18 +109,6 @@ public:
     void refuse_in_callback() const;
 
 private:
-    // For as long as it exists, the engine calls functions of the program.
-    class Callbacks {
-    public:
-        explicit Callbacks(std::atomic<bool> &now) : now_(now) { now_ = true; }
-        ~Callbacks() { now_ = false; }
-        Callbacks(const Callbacks &) = delete;
-        Callbacks &operator=(const Callbacks &) = delete;
-
-    private:
-        std::atomic<bool> &now_;
-    };
-
     // Scale and norm of the gradients of a step.
     struct Gradients {
         double scale = 1;  // of vescomm_fsdp_scale()
@@ -218,7 +206,7 @@ private:
     Gradients gradients_;
     ValueState values_;
     LoadRecord loaded_;
-    std::atomic<bool> in_callback_ = false;
+    std::atomic<bool> in_callback_ = false;  // functions of the program are being called
 };
 
 // Plans the model and compares the specification with those of the other ranks of `world`. Returns

@@ -3,7 +3,6 @@
 
 // Initial values of parameters. Zone: set-up.
 #include <algorithm>
-#include <optional>
 #include <vector>
 
 #include "execute/kernels.h"
@@ -45,16 +44,18 @@ void Engine::initialise(vescomm_fsdp_fill_t fill, void *context) {
         values_.begin_change();
         device::Mirror mirrored = mirror();
         const int position = model_.plan.mesh.position(rank_);
-        std::optional<Callbacks> callbacks(in_callback_);
-        for (std::size_t index = 0; index < model_.plan.buckets.size(); ++index)
-            for (const auto &piece : model_.plan.buckets[index].pieces(position)) {
-                const Masters masters = mirrored.shards().master(index);
-                if (!fill_piece(piece, model_.spec.random_key(piece.parameter), masters, fill,
-                                context))
-                    refuse("the function that sets parameter \"{}\" failed",
-                           model_.spec.full_name(piece.parameter));
-            }
-        callbacks.reset();
+        {
+            in_callback_ = true;
+            const AtExit returned{[this] { in_callback_ = false; }};
+            for (std::size_t index = 0; index < model_.plan.buckets.size(); ++index)
+                for (const auto &piece : model_.plan.buckets[index].pieces(position)) {
+                    const Masters masters = mirrored.shards().master(index);
+                    if (!fill_piece(piece, model_.spec.random_key(piece.parameter), masters, fill,
+                                    context))
+                        refuse("the function that sets parameter \"{}\" failed",
+                               model_.spec.full_name(piece.parameter));
+                }
+        }
         if (values_.generation() > 1) mirrored.shards().zero_states();  // at first they are 0
         optimizer_.set_steps(0);
         mirrored.store();

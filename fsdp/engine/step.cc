@@ -145,7 +145,8 @@ void Engine::apply(const Update &update, bool gathers) {
     const PhaseTimes::Scope updating(measures_.times.phases(), &Phases::update);
     const bool were_complete = values_.begin_change();
     begin = vescomm_trace_get_seconds();
-    const Callbacks callbacks(in_callback_);
+    in_callback_ = true;
+    const AtExit returned{[this] { in_callback_ = false; }};
     optimizer_.step(factor, update.learning_rate_scale, units, updated);
     if (copy_)
         copy_->optimizer().step(factor, update.learning_rate_scale, units, [&](std::size_t unit) {

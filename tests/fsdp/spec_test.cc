@@ -306,6 +306,16 @@ TEST(Spec, NeedsOneGradientSlotForAUnitWithTiedParametersOnly) {
     });
 }
 
+void expect_difference(const Spec &spec, Communicator &comm, const char *words) {
+    try {
+        Engine engine(spec, comm);
+        ADD_FAILURE() << "the engine was created";
+    } catch (const Error &error) {
+        EXPECT_EQ(error.status(), VESCOMM_ERROR_MISMATCH) << error.what();
+        expect_word(error.what(), words);
+    }
+}
+
 // Three specifications: every rank finds the difference in the same place.
 TEST(Spec, OfThreeKindsIsAnErrorOnAllRanks) {
     struct Ranks {
@@ -330,29 +340,15 @@ TEST(Spec, OfThreeKindsIsAnErrorOnAllRanks) {
             for (std::size_t unit = 0; unit < ranks.units[rank]; ++unit)
                 spec.add_parameter(spec.add_unit("unit" + std::to_string(unit)),
                                    {.name = "w", .shape = {unit == 1 && rank == 1 ? 5 : 3}});
-            try {
-                Engine engine(spec, comm);
-                ADD_FAILURE() << "the engine was created";
-            } catch (const Error &error) {
-                EXPECT_EQ(error.status(), VESCOMM_ERROR_MISMATCH) << error.what();
-                expect_word(error.what(), ranks.word);
-            }
+            expect_difference(spec, comm, ranks.word);
         });
 }
 
 // An axis or a group has no number that a sentence could show.
 TEST(Spec, NamesTheAxisOrGroupThatDiffers) {
-    const auto expect_difference = [](const std::function<Spec(int)> &make, const char *words) {
-        run_ranks(2, [&](Communicator &comm) {
-            const Spec spec = make(comm.rank());
-            try {
-                Engine engine(spec, comm);
-                ADD_FAILURE() << "the engine was created";
-            } catch (const Error &error) {
-                EXPECT_EQ(error.status(), VESCOMM_ERROR_MISMATCH) << error.what();
-                expect_word(error.what(), words);
-            }
-        });
+    const auto expect_on_both = [](const std::function<Spec(int)> &make, const char *words) {
+        run_ranks(2,
+                  [&](Communicator &comm) { expect_difference(make(comm.rank()), comm, words); });
     };
     const auto with_preset = [](const std::string &preset) {
         Spec spec;
@@ -360,11 +356,11 @@ TEST(Spec, NamesTheAxisOrGroupThatDiffers) {
         spec.add_parameter(spec.add_unit("unit"), {.name = "w", .shape = {3}});
         return spec;
     };
-    expect_difference([&](int rank) { return with_preset(rank == 0 ? "zero3" : "zero2"); },
-                      "differ in axis 0, which is");
-    expect_difference([&](int rank) { return with_preset(rank == 0 ? "zero3" : "hsdp:1"); },
-                      "differ in the number of axes, which is 1 on rank 0 and 2 on rank 1");
-    expect_difference(
+    expect_on_both([&](int rank) { return with_preset(rank == 0 ? "zero3" : "zero2"); },
+                   "differ in axis 0, which is");
+    expect_on_both([&](int rank) { return with_preset(rank == 0 ? "zero3" : "hsdp:1"); },
+                   "differ in the number of axes, which is 1 on rank 0 and 2 on rank 1");
+    expect_on_both(
         [](int rank) {
             Spec spec;
             const std::uint64_t ids[] = {

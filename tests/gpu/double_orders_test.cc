@@ -96,25 +96,20 @@ TEST(NcclDoubleOrders, FindsUnorderedWritesToAWindowOfAnotherRank) {
     SKIP_RACE_WITH_THREAD_SANITIZER();
     std::barrier<> all(2);
     run_nccl_ranks(2, [&](Rank &rank) {
-        void *memory = nullptr, *peer = nullptr;
-        nccl::Window window = nullptr;
-        ASSERT_EQ(ncclMemAlloc(&memory, 4096), 0);
-        ASSERT_EQ(ncclCommWindowRegister(rank.comm, memory, 4096, &window, 0), 0);
-        all.arrive_and_wait();
-        ASSERT_EQ(ncclGetPeerDevicePointer(window, 0, 1 - rank.number, &peer), 0);
+        const SharedMemory shared(rank, all);
         if (rank.number == 0) {
             TwoStreams device(0);
             auto *from = device.upload<float>({1});
             const auto put = [&](cuda::Stream s) {
-                cudaMemcpyAsync(peer, from, 4, cuda::copy_device_to_device, s);
+                cudaMemcpyAsync(shared.peer, from, 4, cuda::copy_device_to_device, s);
             };
             expect_order(put, put, device,
                          "cudaMemcpyAsync writes .* of device 1 without a meeting after "
                          "cudaMemcpyAsync, .* on another device or stream");
         }
         all.arrive_and_wait();
-        EXPECT_EQ(ncclCommWindowDeregister(rank.comm, window), 0);
-        EXPECT_EQ(ncclMemFree(memory), 0);
+        EXPECT_EQ(ncclCommWindowDeregister(rank.comm, shared.window), 0);
+        EXPECT_EQ(ncclMemFree(shared.memory), 0);
     });
     EXPECT_EQ(take_violations(), "");
 }

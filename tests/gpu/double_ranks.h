@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <barrier>
 #include <cstdint>
 #include <functional>
 #include <regex>
@@ -99,6 +100,20 @@ struct Rank : Device {
 
     int number;
     nccl::Comm comm = nullptr;
+};
+
+// Memory of a rank that is registered as a window, and the address of that of the other one of two
+// ranks. The ranks meet.
+struct SharedMemory {
+    SharedMemory(Rank &rank, std::barrier<> &all) {
+        EXPECT_EQ(ncclMemAlloc(&memory, 4096), 0);
+        EXPECT_EQ(ncclCommWindowRegister(rank.comm, memory, 4096, &window, 0), 0);
+        all.arrive_and_wait();
+        EXPECT_EQ(ncclGetPeerDevicePointer(window, 0, 1 - rank.number, &peer), 0);
+    }
+
+    void *memory = nullptr, *peer = nullptr;
+    nccl::Window window = nullptr;
 };
 
 inline void run_nccl_ranks(int ranks, const std::function<void(Rank &)> &body) {

@@ -410,27 +410,22 @@ TEST(NcclDouble, FindsReadsOfWindowsOfOtherRanks) {
     std::barrier<> all(2);
     for (const char *when : {"unordered", "unmapped"}) {
         run_nccl_ranks(2, [&](Rank &rank) {
-            void *memory = nullptr, *peer = nullptr;
-            nccl::Window window = nullptr;
-            ASSERT_EQ(ncclMemAlloc(&memory, 4096), 0);
-            ASSERT_EQ(ncclCommWindowRegister(rank.comm, memory, 4096, &window, 0), 0);
-            all.arrive_and_wait();
-            ASSERT_EQ(ncclGetPeerDevicePointer(window, 0, 1 - rank.number, &peer), 0);
+            const SharedMemory shared(rank, all);
             if (rank.number == 1 && when == std::string("unordered"))
-                launch(rank.stream, "writer", {{memory, 4, true}}, [] {});
+                launch(rank.stream, "writer", {{shared.memory, 4, true}}, [] {});
             cudaStreamSynchronize(rank.stream);
             all.arrive_and_wait();
             if (when == std::string("unmapped")) {
-                EXPECT_EQ(ncclCommWindowDeregister(rank.comm, window), 0);
+                EXPECT_EQ(ncclCommWindowDeregister(rank.comm, shared.window), 0);
             }
             auto *to = rank.array<float>(1);
-            if (rank.number == 0) cudaMemcpyAsync(to, peer, 4, 3, rank.stream);
+            if (rank.number == 0) cudaMemcpyAsync(to, shared.peer, 4, 3, rank.stream);
             cudaStreamSynchronize(rank.stream);
             all.arrive_and_wait();
             if (when == std::string("unordered")) {
-                EXPECT_EQ(ncclCommWindowDeregister(rank.comm, window), 0);
+                EXPECT_EQ(ncclCommWindowDeregister(rank.comm, shared.window), 0);
             }
-            EXPECT_EQ(ncclMemFree(memory), 0);
+            EXPECT_EQ(ncclMemFree(shared.memory), 0);
         });
         if (when == std::string("unordered")) {
             EXPECT_THAT_VIOLATION("cudaMemcpyAsync reads .* without a meeting after writer");
