@@ -123,7 +123,7 @@ vescomm_status_t vescomm_fsdp_recommend(const vescomm_fsdp_spec_t *spec, int32_t
         const api::Candidate &best = api::recommend(all, memory_bytes);
         result.candidates = static_cast<std::int32_t>(all.size());
         result.fitting = static_cast<std::int32_t>(std::ranges::count_if(
-            all, [&](const api::Candidate &one) { return one.report.peak_bytes <= memory_bytes; }));
+            all, [&](const api::Candidate &one) { return one.needed_bytes() <= memory_bytes; }));
         best.preset.copy(result.preset, sizeof result.preset - 1);
         result.node_bytes_per_step = best.node_bytes;
         result.wire_bytes_per_step = best.wire_bytes;

@@ -29,7 +29,8 @@ std::vector<OptimizerRun> runs_for(const Spec &spec, const ModelPlan &plan, int 
 
 Optimizer::Optimizer(const Spec &spec, const ModelPlan &plan, const Shards &shards, int rank,
                      std::shared_ptr<UpdateThreads> threads, device::Streams *streams)
-    : plan_(plan),
+    : spec_(spec),
+      plan_(plan),
       shards_(shards),
       threads_(std::move(threads)),
       streams_(streams),
@@ -107,10 +108,18 @@ void Optimizer::update(std::size_t bucket, float gradient_scale, double learning
     for (std::size_t index = 0; index < runs.size(); ++index) {
         const OptimizerRun &run = runs[index];
         if (!concurrent(run)) results_[index] = update(run, gradient_scale, learning_rate_scale);
-        if (results_[index] != 0)
-            refuse("optimizer \"{}\" returned {} for a run of {} elements",
-                   groups_[run.group].kind.name, results_[index], run.elements);
+        if (results_[index] != 0) refuse_result(run, results_[index]);
     }
+}
+
+void Optimizer::refuse_result(const OptimizerRun &run, int result) const {
+    const vescomm_optimizer_piece_t &first = run.pieces.front();
+    refuse(
+        "optimizer \"{}\" returned {} for a run of {} elements, which begins at element {} of "
+        "parameter \"{}\" of unit \"{}\"",
+        groups_[run.group].kind.name, result, run.elements, first.first,
+        spec_.parameters()[first.parameter].name,
+        spec_.units()[plan_.buckets[run.bucket].unit].name);
 }
 
 bool Optimizer::concurrent(const OptimizerRun &run) const {

@@ -24,8 +24,8 @@ namespace vescomm::fsdp {
 
 class Optimizer {
 public:
-    // `plan`, `shards` and `streams` must outlive the optimizer. `streams`: nullptr if the host
-    // updates the shards, by `threads`.
+    // All arguments must outlive the optimizer. `streams`: nullptr if the host updates the shards,
+    // by `threads`.
     Optimizer(const Spec &spec, const ModelPlan &plan, const Shards &shards, int rank,
               std::shared_ptr<UpdateThreads> threads, device::Streams *streams = nullptr);
 
@@ -54,6 +54,7 @@ public:
 
 private:
     void update(std::size_t bucket, float gradient_scale, double learning_rate_scale);
+    [[noreturn]] void refuse_result(const OptimizerRun &run, int result) const;
     // Returns the result of the kind.
     int update(const OptimizerRun &run, float gradient_scale, double learning_rate_scale) const;
     int update(const OptimizerRun &run, float gradient_scale, double learning_rate_scale,
@@ -61,6 +62,7 @@ private:
     // True if several threads may update runs of this kind at the same time.
     bool concurrent(const OptimizerRun &run) const;
 
+    const Spec &spec_;
     const ModelPlan &plan_;
     const Shards &shards_;
     std::shared_ptr<UpdateThreads> threads_;

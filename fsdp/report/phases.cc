@@ -44,7 +44,9 @@ void set_phases(vescomm_fsdp_report_t &report, const Spec &spec, const ModelPlan
                                report.converted_bytes + report.partner_bytes -
                                copied_gradient_bytes - report.file_bytes;
     const std::uint64_t parameter_codes =
-        parameter_code_bytes(plan, plan.mesh.position(report.rank));
+        spec.options().memory == VESCOMM_FSDP_DEVICE
+            ? report.code_bytes  // sums in 8 bits are refused
+            : parameter_code_bytes(plan, plan.mesh.position(report.rank));
     const std::uint64_t gathered = report.slot_bytes + parameter_codes + report.secondary_bytes;
     std::uint64_t earlier_sums = 0;  // of earlier micro-batches
     if (report.micro_batches > 1)

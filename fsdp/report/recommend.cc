@@ -73,20 +73,17 @@ std::vector<Candidate> candidates(const Spec &spec, const Machine &machine, int 
 const Candidate &recommend(const std::vector<Candidate> &all, std::uint64_t memory_bytes) {
     const Candidate *best = nullptr;
     const auto order = [](const Candidate &one) {
-        return std::tuple(one.node_bytes, one.wire_bytes, one.report.peak_bytes);
+        return std::tuple(one.node_bytes, one.wire_bytes, one.needed_bytes());
     };
     for (const Candidate &one : all)
-        if (one.report.peak_bytes <= memory_bytes && (best == nullptr || order(one) < order(*best)))
+        if (one.needed_bytes() <= memory_bytes && (best == nullptr || order(one) < order(*best)))
             best = &one;
     if (best != nullptr) return *best;
-    const Candidate &least = *std::ranges::min_element(
-        all, {}, [](const Candidate &one) { return one.report.peak_bytes; });
+    const Candidate &least = *std::ranges::min_element(all, {}, &Candidate::needed_bytes);
     refuse(
         "no preset fits in {} bytes on a rank; {} needs least, {} bytes: give {} bytes more, or "
-        "use "
-        "more ranks, fewer slots or smaller units",
-        memory_bytes, least.preset, least.report.peak_bytes,
-        least.report.peak_bytes - memory_bytes);
+        "use more ranks, fewer slots or smaller units",
+        memory_bytes, least.preset, least.needed_bytes(), least.needed_bytes() - memory_bytes);
 }
 
 }  // namespace vescomm::fsdp

@@ -23,6 +23,11 @@ struct Candidate {
     vescomm_fsdp_report_t report;  // of the rank with the largest peak
     std::uint64_t node_bytes = 0;  // as vescomm_fsdp_recommendation_t.node_bytes_per_step
     std::uint64_t wire_bytes = 0;  // as vescomm_fsdp_recommendation_t.wire_bytes_per_step
+
+    // Bytes of the memory that is limited: that of the device, if the engine uses one.
+    std::uint64_t needed_bytes() const {
+        return report.device_bytes > 0 ? report.device_bytes : report.peak_bytes;
+    }
 };
 
 // The presets for a number of ranks, in the order that decides between equal ones.

@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "fsdp/engine/narrow_masters.h"
 #include "fsdp/engine/prefetch.h"
 #include "fsdp/error.h"
+#include "fsdp/report/device_memory.h"
 #include "fsdp/report/partial_sums.h"
 #include "fsdp/report/phases.h"
 #include "fsdp/spec/gather_parts.h"
@@ -233,6 +235,7 @@ struct Facts {
     std::vector<std::uint64_t> dense_copies;
     int copy_distance = 0;  // from a rank to the one that holds its copy; 0: no partner copies
     PredictedPartialSums *partial_sums = nullptr;  // nullptr: none
+    const DeviceMemory *device = nullptr;  // nullptr: host memory
 };
 
 // The rank of which another one has a copy.
@@ -250,6 +253,43 @@ std::uint64_t widened_bytes(const Spec &spec, const ModelPlan &plan, int positio
     return static_cast<std::uint64_t>(heap_elements(spec, plan, position)) * sizeof(float);
 }
 
+// The memory beside shards, their copies and replicated parameters.
+void set_slots(vescomm_fsdp_report_t &report, const ModelPlan &plan, const Facts &facts,
+               int position) {
+    report.slot_bytes = total(plan.slots) + total(plan.quantised_slots);
+    report.code_bytes = parameter_code_bytes(plan, position) + sum_code_bytes(plan, position);
+    report.secondary_bytes = secondary_bytes(plan, facts.dense_copies, position);
+    report.gradient_slot_bytes = total(plan.gradient_slots);
+    // Sums after the first of a step do not go directly into the gradient shard.
+    if (report.micro_batches > 1 && !plan.mesh.keep_gradients)
+        for (std::size_t slot = 0; slot < plan.gradient_slots.size(); ++slot)
+            report.scratch_bytes += scratch_bytes_of_slot(plan, slot, position);
+    if (facts.partial_sums != nullptr)
+        report.partial_sum_bytes = facts.partial_sums->bytes(report.rank);
+}
+
+// The same on device memory. NCCL sums there.
+void set_slots_on_device(vescomm_fsdp_report_t &report, const ModelPlan &plan, const Facts &facts,
+                         int position) {
+    report.slot_bytes = facts.device->slots;
+    report.code_bytes = facts.device->codes;
+    report.secondary_bytes = copy_bytes(plan, facts.dense_copies, position);
+    report.gradient_slot_bytes = facts.device->gradient_slots;
+    report.scratch_bytes = facts.device->scratch(position);
+    report.device_bytes = report.slot_bytes + report.code_bytes + report.secondary_bytes +
+                          report.gradient_slot_bytes + report.scratch_bytes +
+                          (facts.device->has_shards() ? report.persistent_bytes : 0);
+}
+
+// The part of partner_bytes that holds gradients: of the copied rank, and those of a device that
+// are sent.
+std::uint64_t partner_gradient_bytes(const vescomm_fsdp_report_t &report, const ModelPlan &plan,
+                                     const Facts &facts) {
+    if (facts.copy_distance == 0) return 0;
+    const bool staged = facts.device != nullptr && facts.device->has_shards();
+    return partner_copy(plan, facts, report.rank).gradient + (staged ? report.gradient_bytes : 0);
+}
+
 // The members that count memory of report.rank, but for the phases.
 void set_memory(vescomm_fsdp_report_t &report, const Spec &spec, const ModelPlan &plan,
                 const Facts &facts) {
@@ -261,21 +301,14 @@ void set_memory(vescomm_fsdp_report_t &report, const Spec &spec, const ModelPlan
     report.gradient_bytes = persistent.gradient;
     report.optimizer_bytes = persistent.optimizer;
     report.persistent_bytes = persistent.total();
-    report.slot_bytes = total(plan.slots) + total(plan.quantised_slots);
-    report.code_bytes = parameter_code_bytes(plan, position) + sum_code_bytes(plan, position);
-    report.secondary_bytes = secondary_bytes(plan, facts.dense_copies, position);
-    report.gradient_slot_bytes = total(plan.gradient_slots);
+    if (facts.device != nullptr) set_slots_on_device(report, plan, facts, position);
+    else set_slots(report, plan, facts, position);
     for (const Bucket &bucket : plan.buckets)
         report.converted_bytes += align_bucket(bucket.converted_bytes());
 
-    // Sums after the first of a step do not go directly into the gradient shard.
-    if (report.micro_batches > 1 && !mesh.keep_gradients)
-        for (std::size_t slot = 0; slot < plan.gradient_slots.size(); ++slot)
-            report.scratch_bytes += scratch_bytes_of_slot(plan, slot, position);
-    if (facts.partial_sums != nullptr)
-        report.partial_sum_bytes = facts.partial_sums->bytes(report.rank);
     const Persistent copy = partner_copy(plan, facts, report.rank);
-    report.partner_bytes = copy.total();
+    report.partner_bytes =
+        copy.master + copy.optimizer + partner_gradient_bytes(report, plan, facts);
     report.widened_bytes = widened_bytes(spec, plan, position);
     if (facts.copy_distance > 0)
         report.widened_bytes +=
@@ -316,8 +349,9 @@ vescomm_fsdp_report_t make_report(const Spec &spec, const ModelPlan &plan,
     PredictedPartialSums partial_sums(plan, placement);
     Facts facts{.dense_copies = dense_copy_bytes(plan)};
     if (has_partner_copies(spec, mesh)) facts.copy_distance = placement.distance_to_holder();
-    // On device memory NCCL sums.
-    if (spec.options().memory == VESCOMM_FSDP_HOST) facts.partial_sums = &partial_sums;
+    std::optional<DeviceMemory> device;
+    if (spec.options().memory == VESCOMM_FSDP_DEVICE) facts.device = &device.emplace(spec, plan);
+    else facts.partial_sums = &partial_sums;
     set_memory(report, spec, plan, facts);
     const auto compare = [&](int rank) {
         vescomm_fsdp_report_t other = of_all_ranks;
@@ -331,7 +365,7 @@ vescomm_fsdp_report_t make_report(const Spec &spec, const ModelPlan &plan,
                 compare(rank);
 
     const int position = mesh.position(report.rank);
-    set_phases(report, spec, plan, partner_copy(plan, facts, report.rank).gradient);
+    set_phases(report, spec, plan, partner_gradient_bytes(report, plan, facts));
     const auto gathers = gathers_per_step(spec, plan, report.micro_batches);
     report.gathers_per_step = total(gathers);
     report.gather_bytes_per_step = sum_over_units(plan, gathers, position, gather_bytes);

@@ -77,16 +77,23 @@ std::vector<std::uint64_t> dense_copy_bytes(const ModelPlan &plan) {
     return copies;
 }
 
-std::uint64_t secondary_bytes(const ModelPlan &plan, const std::vector<std::uint64_t> &dense_copies,
-                              int position) {
+std::uint64_t copy_bytes(const ModelPlan &plan, const std::vector<std::uint64_t> &dense_copies,
+                         int position) {
     const Mesh &mesh = plan.mesh;
     if (mesh.secondary_ranks == 0) return 0;
     std::uint64_t bytes = dense_copies[static_cast<std::size_t>(mesh.part(position))];
-    for (std::size_t slot = 0; slot < plan.slots.size(); ++slot)
-        bytes += converted_bytes(plan, slot, position);
     for (const Bucket &bucket : plan.buckets)
         if (bucket.kind() == UnitKind::experts)
             bytes += align_bucket(part_bytes(mesh, bucket, position));
+    return bytes;
+}
+
+std::uint64_t secondary_bytes(const ModelPlan &plan, const std::vector<std::uint64_t> &dense_copies,
+                              int position) {
+    if (plan.mesh.secondary_ranks == 0) return 0;
+    std::uint64_t bytes = copy_bytes(plan, dense_copies, position);
+    for (std::size_t slot = 0; slot < plan.slots.size(); ++slot)
+        bytes += converted_bytes(plan, slot, position);
     return bytes;
 }
 

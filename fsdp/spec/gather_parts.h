@@ -35,8 +35,11 @@ bool is_converted(const Bucket &bucket);
 std::uint64_t converted_bytes(const ModelPlan &plan, std::size_t slot, int position);
 // Memory of the secondary copies of dense buckets, for each part. Empty without copies.
 std::vector<std::uint64_t> dense_copy_bytes(const ModelPlan &plan);
-// Memory of the secondary copies of a rank: its parts, and converted shards of each slot. 0 without
-// copies. `dense_copies`: see dense_copy_bytes(), which takes longer than one rank of many.
+// Memory of the secondary copies of a rank: its parts. 0 without copies. `dense_copies`: see
+// dense_copy_bytes(), which takes longer than one rank of many.
+std::uint64_t copy_bytes(const ModelPlan &plan, const std::vector<std::uint64_t> &dense_copies,
+                         int position);
+// The same, with converted shards of each slot.
 std::uint64_t secondary_bytes(const ModelPlan &plan, const std::vector<std::uint64_t> &dense_copies,
                               int position);
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "fsdp/engine/divisors.h"
 #include "fsdp/error.h"
 #include "fsdp/report/traffic.h"
 #include "vescomm/gpu_kernels.h"
@@ -17,39 +16,7 @@ vescomm_gpu_piece_t whole(std::size_t elements) {
     return {0, 0, static_cast<std::int64_t>(elements)};
 }
 
-// Gradient shards in pinned memory are summed over replicas in parts of this size.
-constexpr std::size_t replica_part_bytes = std::size_t{32} << 20;
-
-// As VESCOMM_AVERAGE computes it on host memory.
-float average_factor(const Spec &spec, double ranks) {
-    return spec.options().average != 0 ? static_cast<float>(1.0 / ranks) : 1.0f;
-}
-
-// `factors`: those of sums, by bucket.
-std::size_t scratch_needed(const ModelPlan &plan, const Shards &shards,
-                           const std::vector<float> &factors) {
-    std::size_t bytes = 0;
-    for (std::size_t bucket = 0; bucket < plan.buckets.size(); ++bucket)
-        if (plan.buckets[bucket].trainable && factors[bucket] != 1)
-            bytes = std::max(bytes, shards.gradient(bucket).size_bytes());
-    if (!shards.on_device() && plan.mesh.replicas() > 1)
-        bytes = std::max(bytes, std::min(replica_part_bytes, shards.gradients().size_bytes()));
-    return bytes;
-}
-
 }  // namespace
-
-Gradients::Factors::Factors(const Model &model) {
-    const ModelPlan &plan = model.plan;
-    const float dense = average_factor(model.spec, plan.mesh.shard_ranks);
-    const float experts = average_factor(model.spec, expert_divisor(model.spec, plan.mesh));
-    for (const Bucket &bucket : plan.buckets) {
-        const float divisor =
-            predivisor(bucket.gradient_type, plan.mesh.shard_ranks_of(bucket.kind()));
-        predivisors.push_back(divisor);
-        sums.push_back(divisor * (bucket.kind() == UnitKind::experts ? experts : dense));
-    }
-}
 
 Gradients::Gradients(const Model &model, const Shards &shards, int position, Watch &watch,
                      Links &links, Streams &streams, const Transfers &transfers)
@@ -59,10 +26,10 @@ Gradients::Gradients(const Model &model, const Shards &shards, int position, Wat
       watch_(watch),
       links_(links),
       streams_(streams),
-      factors_(model),
+      factors_(model.spec, model.plan),
       units_(model),
       buffers_(model.plan, position, SlotUse::gradients, model.unit_names, links),
-      scratch_(scratch_needed(model.plan, shards, factors_.sums)),
+      scratch_(device::scratch_bytes(model.spec, model.plan, factors_, position)),
       events_(model.plan.gradient_slots.size()),
       transfers_(transfers) {}
 

@@ -12,6 +12,7 @@
 
 #include <vector>
 
+#include "fsdp/engine/device/gradient_factors.h"
 #include "fsdp/engine/device/slot_buffers.h"
 #include "fsdp/engine/device/streams.h"
 #include "fsdp/engine/gradient_units.h"
@@ -43,13 +44,6 @@ public:
     std::uint64_t scratch_bytes() const override { return scratch_.size(); }
 
 private:
-    // Factors of gradients, by bucket; 1: none.
-    struct Factors {
-        explicit Factors(const Model &model);
-
-        std::vector<float> predivisors;  // before the sum
-        std::vector<float> sums;  // after it, with the average
-    };
     // The last work of the engine on a slot.
     struct SlotEvents {
         Event written;  // on the last compute stream
@@ -76,7 +70,7 @@ private:
     Watch &watch_;
     Links &links_;
     Streams &streams_;
-    const Factors factors_;
+    const GradientFactors factors_;
     GradientUnits units_;
     SlotBuffers buffers_;
     Bytes scratch_;  // in f32: scaled sums that are added, sums over replicas of pinned memory

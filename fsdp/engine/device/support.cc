@@ -19,6 +19,8 @@ namespace {
                               what, advice));
 }
 
+}  // namespace
+
 void require_options(const Spec &spec, const ModelPlan &plan) {
     for (const Bucket &bucket : plan.buckets) {
         if (vescomm_type_get_bytes(bucket.type) == 1)
@@ -37,8 +39,6 @@ void require_options(const Spec &spec, const ModelPlan &plan) {
             refuse_on_device(fmt::format("optimizer \"{}\" has no kernel and is", group.kind.name),
                              "use AdamW, set offload_to_host to 1");
 }
-
-}  // namespace
 
 void require_support(const Spec &spec, const ModelPlan &plan) {
     if (spec.options().memory != VESCOMM_FSDP_DEVICE) return;

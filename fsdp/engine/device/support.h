@@ -10,5 +10,7 @@ namespace vescomm::fsdp::device {
 // Throws Failure, with what to do, if an engine on device memory cannot have the specification, or
 // this process has no GPU, kernels or libraries. No effect for host memory.
 void require_support(const Spec &spec, const ModelPlan &plan);
+// Throws Failure, with what to do, if no engine on device memory can have the specification.
+void require_options(const Spec &spec, const ModelPlan &plan);
 
 }  // namespace vescomm::fsdp::device

@@ -461,7 +461,9 @@ typedef struct vescomm_fsdp_report_t {
      *  group of reshard_ranks. Units of experts: one copy for those that hold the same experts. */
     uint64_t slot_bytes;
     uint64_t gradient_slot_bytes; /**< gradients before they are summed */
-    uint64_t scratch_bytes; /**< sums of a further micro-batch, before they are added */
+    /** Sums of a further micro-batch, before they are added. On device memory: sums that are
+     *  multiplied by a factor (average, f16), and with offload_to_host sums over replicas. */
+    uint64_t scratch_bytes;
     /** persistent_bytes, slot_bytes, gradient_slot_bytes, scratch_bytes, code_bytes, partner_bytes,
      *  secondary_bytes, converted_bytes, partial_sum_bytes and widened_bytes, without file_bytes.
      *  Slots that ranks of a node share count on each of them. */
@@ -483,8 +485,9 @@ typedef struct vescomm_fsdp_report_t {
      *  (once for the ranks of a node in one shard group) and of this rank; gradients of this rank,
      *  and those received. Part of peak_bytes. */
     uint64_t code_bytes;
-    /** Copies of another rank's masters, gradients and states, with partner_copy. The other rank is
-     *  on another node, if there is one; on one node it is the previous one. */
+    /** Copies of another rank's masters, gradients and states, with partner_copy, and gradients of
+     *  this rank's device that are sent. The other rank is on another node, if there is one; on one
+     *  node it is the previous one. */
     uint64_t partner_bytes;
     /** Bytes of gradient shards that this rank gives to the holder of its copy in a step. */
     uint64_t partner_bytes_per_step;
@@ -535,6 +538,11 @@ typedef struct vescomm_fsdp_report_t {
      *  elements; also that of a partner copy. Others get copies of 8192 elements at a time, which
      *  do not count. Part of peak_bytes and step_bytes. */
     uint64_t widened_bytes;
+    /** The part of peak_bytes that is memory of the device: slots, codes, secondary copies and
+     *  scratch, and without offload_to_host the shards. The rest is memory of the host, pinned but
+     *  for partner copies. Device communicators and NCCL have memory of their own. 0 on host
+     *  memory. */
+    uint64_t device_bytes;
 } vescomm_fsdp_report_t;
 
 /** Returns the struct with struct_size set, rank -1, all other members zero. Since: 0.1 */
@@ -576,6 +584,7 @@ static inline vescomm_fsdp_report_t vescomm_fsdp_report_init(void) {
                                     NULL,
                                     NULL,
                                     0,
+                                    0,
                                     0};
     return report;
 }
@@ -589,7 +598,8 @@ static inline vescomm_fsdp_report_t vescomm_fsdp_report_init(void) {
  * @param ranks   number of ranks, from 1 to 1,048,576.
  * @param report  [in,out] struct_size and members marked [in] set by the caller, the rest filled.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: also when no layout meets the options of the
- *         planner, or the axes do not divide the ranks.
+ *         planner, or the axes do not divide the ranks. VESCOMM_ERROR_UNSUPPORTED: device memory
+ *         does not support an option or an optimizer, as when an engine is created.
  *
  * Collective: no.  Blocking: no.  Threads: safe.  Cost: as vescomm_plan_create(), and up to some
  * milliseconds for each unit on several nodes.  Since: 0.1
@@ -624,10 +634,10 @@ static inline vescomm_fsdp_recommendation_t vescomm_fsdp_recommendation_init(voi
 
 /**
  * Recommends a preset. Plans ddp, zero1, zero2, zero3, and hsdp:K and hpz:K for all K that divide
- * the ranks, as far as the options permit them. Of those whose peak_bytes are at most @p
- * memory_bytes it returns the one with the least node_bytes_per_step, then the least
- * wire_bytes_per_step, then the least peak_bytes, then the first in this order. Nothing is
- * allocated.
+ * the ranks, as far as the options permit them. Of those whose peak_bytes, on device memory
+ * device_bytes, are at most @p memory_bytes it returns the one with the least node_bytes_per_step,
+ * then the least wire_bytes_per_step, then the least of these bytes, then the first in this order.
+ * Nothing is allocated.
  *
  * The bytes are those of the report, not a prediction of time: computation that hides communication
  * and the speed of links do not count. As peak_bytes assumes, slots that ranks of a node share
@@ -637,7 +647,7 @@ static inline vescomm_fsdp_recommendation_t vescomm_fsdp_recommendation_init(voi
  * @param ranks           number of ranks, from 1 to 1,048,576.
  * @param node_ranks      number of consecutive ranks on each node, at least 1; the last node may
  *                        have fewer.
- * @param memory_bytes    for the engine, on each rank.
+ * @param memory_bytes    for the engine, on each rank; of the device on device memory.
  * @param recommendation  [in,out] struct_size set by the caller, the rest filled.
  * @param report          [in,out] as vescomm_fsdp_report(): the report of the preset, with
  *                        @p node_ranks, without nodes and comm. Its micro_batches are those of the

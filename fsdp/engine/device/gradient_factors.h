@@ -1,0 +1,31 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The factors of gradients on device memory, where NCCL does not divide, and the memory that they
+// need. Pure.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "fsdp/spec/model_plan.h"
+
+namespace vescomm::fsdp::device {
+
+// By bucket; 1: none.
+struct GradientFactors {
+    GradientFactors(const Spec &spec, const ModelPlan &plan);
+
+    std::vector<float> predivisors;  // before the sum
+    std::vector<float> sums;  // after it, with the average
+};
+
+// The factor of sums over `ranks` ranks, as VESCOMM_AVERAGE computes it on host memory.
+float average_factor(const Spec &spec, double ranks);
+
+// Bytes for scaled sums that are added, and for sums over replicas of gradient shards in host
+// memory. Gradients allocates them when it is created.
+std::uint64_t scratch_bytes(const Spec &spec, const ModelPlan &plan, const GradientFactors &factors,
+                            int position);
+
+}  // namespace vescomm::fsdp::device

@@ -1,0 +1,27 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "fsdp/report/device_memory.h"
+
+#include "fsdp/engine/device/slot_plan.h"
+#include "fsdp/engine/device/support.h"
+
+namespace vescomm::fsdp {
+
+DeviceMemory::DeviceMemory(const Spec &spec, const ModelPlan &plan)
+    : spec_(spec), plan_(plan), factors_(spec, plan) {
+    device::require_options(spec, plan);
+    const auto bytes = [&](device::SlotUse use) { return device::SlotPlan(plan, use).bytes(); };
+    slots = bytes(device::SlotUse::parameters);
+    codes = bytes(device::SlotUse::codes);
+    gradient_slots = bytes(device::SlotUse::gradients);
+}
+
+std::uint64_t DeviceMemory::scratch(int position) const {
+    return device::scratch_bytes(spec_, plan_, factors_, position);
+}
+
+bool DeviceMemory::has_shards() const {
+    return spec_.options().offload_to_host == 0;
+}
+
+}  // namespace vescomm::fsdp
