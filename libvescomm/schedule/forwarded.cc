@@ -7,7 +7,8 @@
 namespace vescomm::internal {
 
 std::int64_t largest_forwarded(const ArrayProblem &problem, std::int64_t places) {
-    return std::min(problem.staging.count / 128, problem.staging.count / 4 / places);
+    // 8 KiB of a slot (problem.h), as transports join in one message (transport/put_batch.h).
+    return std::min(problem.staging.count / 512, problem.staging.count / 4 / places);
 }
 
 Extent beside_forwarded(const ArrayProblem &problem, std::int64_t places) {

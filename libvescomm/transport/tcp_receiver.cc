@@ -22,6 +22,11 @@ namespace {
 // more.
 constexpr std::size_t read_ahead_bytes = 4 << 10;
 
+// After a message of more bytes only the beginning of the next one is read with its header: from
+// here on a second system call costs less than a copy of the rest. Measured: 7 % less time for 32
+// KiB, 11 % more for 16 KiB.
+constexpr std::uint64_t long_message_bytes = 24 << 10;
+
 ssize_t receive(int socket, iovec *parts, std::size_t count) noexcept {
     // The usual case, also when waiting: recv() is cheaper than recvmsg() with one part.
     if (count == 1) return recv(socket, parts[0].iov_base, parts[0].iov_len, MSG_DONTWAIT);
@@ -56,7 +61,9 @@ TcpReceiver::State TcpReceiver::read(int socket, bool &moved) noexcept {
 
 TcpReceiver::State TcpReceiver::read_plain(int socket, bool &moved) noexcept {
     iovec parts[2];
-    std::size_t count = 0, direct = 0, wanted = shared_.staging.size();
+    const bool after_long = message_.bytes > long_message_bytes;
+    std::size_t count = 0, direct = 0;
+    std::size_t wanted = after_long ? read_ahead_bytes : shared_.staging.size();
     if (landing_.to != nullptr) {
         direct = std::min<std::size_t>(left_, segment_bytes);
         parts[count++] = {landing_.to, direct};

@@ -9,6 +9,8 @@
 
 #include "schedule/algorithms.h"
 #include "schedule/check.h"
+#include "schedule/forwarded.h"
+#include "transport/put_batch.h"
 
 namespace vescomm::internal {
 
@@ -148,7 +150,7 @@ TEST_P(Algorithms, AreCorrectForArraysWithAnySizeOfTheStagingBuffer) {
             // All shapes for up to 9 ranks, a quarter of them for more.
             if (ranks > 9 && random() % 4 != 0) continue;
             for (const std::int64_t chunks :
-                 {4, 2 * (ranks + 6), 20 * (ranks + 6), 40'000 * (ranks + 6)}) {
+                 {4, 2 * (ranks + 6), 80 * (ranks + 6), 40'000 * (ranks + 6)}) {
                 ArrayProblem problem(random_problem(entry, nodes, random));
                 const int scale = chunks > 10'000 ? 1000 : 1;
                 for (std::size_t i = 1; i < problem.cuts.size(); ++i)
@@ -186,6 +188,16 @@ TEST_P(Algorithms, AreCorrectForArraysWithAnySizeOfTheStagingBuffer) {
             }
         }
     }
+}
+
+// Transports join such blocks in one message, which is what forwarding gains.
+TEST(Forwarding, IsForBlocksThatAreJoined) {
+    ArrayProblem problem;
+    problem.nodes = Nodes::from_numbers(std::vector<int>{0, 0, 1, 1});
+    const std::int64_t floats = slot_bytes(problem.nodes).staging / 4;
+    problem.staging = {0, floats};
+    EXPECT_EQ(static_cast<std::uint64_t>(largest_forwarded(problem, 4)) * 4, max_part_bytes);
+    EXPECT_EQ(largest_forwarded(problem, 1000), floats / 4 / 1000);
 }
 
 // Forwarded blocks stay in a quarter of the staging buffer, even if the root has many more local

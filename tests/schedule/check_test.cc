@@ -68,7 +68,7 @@ protected:
         }
         ArrayProblem problem = on_arrays(GetParam());
         // Blocks that are forwarded whole need a larger staging buffer.
-        if (GetParam().name == "two_level") problem.staging.count = 640;
+        if (GetParam().name == "two_level") problem.staging.count = 2560;
         if (GetParam().solves(problem)) body(problem);
     }
 };
