@@ -103,16 +103,6 @@ struct SaveJob::State {
     }
 };
 
-SaveJob::SaveJob(const std::string &folder, std::span<const Piece> pieces,
-                 std::vector<Extra> extras, std::unique_ptr<Agreement> agreement,
-                 const SaveOptions &options, SystemCalls &calls)
-    : SaveJob(
-          folder,
-          [&] {
-              return Contents{{pieces.begin(), pieces.end()}, std::move(extras)};
-          },
-          std::move(agreement), options, calls) {}
-
 SaveJob::SaveJob(const std::string &folder, const std::function<Contents()> &contents,
                  std::unique_ptr<Agreement> agreement, const SaveOptions &options,
                  SystemCalls &calls)

@@ -4,7 +4,6 @@
 
 #include <functional>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -30,9 +29,6 @@ public:
     //
     // Collective.  Blocking: for the copy only.  Memory: the bytes of the pieces, until the end.
     SaveJob(const std::string &folder, const std::function<Contents()> &contents,
-            std::unique_ptr<Agreement> agreement, const SaveOptions &options = {},
-            SystemCalls &calls = system_calls());
-    SaveJob(const std::string &folder, std::span<const Piece> pieces, std::vector<Extra> extras,
             std::unique_ptr<Agreement> agreement, const SaveOptions &options = {},
             SystemCalls &calls = system_calls());
     // Ends a save that still runs: it fails on all ranks, unless it was about to be complete.

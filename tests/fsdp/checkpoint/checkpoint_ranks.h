@@ -17,6 +17,7 @@
 #include <memory>
 #include <mutex>
 #include <random>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -25,6 +26,7 @@
 #include "fsdp/checkpoint/error.h"
 #include "fsdp/checkpoint/load.h"
 #include "fsdp/checkpoint/save.h"
+#include "fsdp/checkpoint/save_job.h"
 #include "planner/formats/element_types.h"
 
 namespace vescomm::fsdp::checkpoint::testing_support {
@@ -62,6 +64,12 @@ inline std::string read_text(const std::string &path) {
 
 inline void write_text(const std::string &path, const std::string &text) {
     std::ofstream(path, std::ios::binary | std::ios::trunc) << text;
+}
+
+// What a SaveJob saves.
+inline std::function<SaveJob::Contents()> contents_of(std::span<const Piece> pieces,
+                                                      const std::vector<Extra> &extras = {}) {
+    return [=] { return SaveJob::Contents{{pieces.begin(), pieces.end()}, extras}; };
 }
 
 // The place where the threads of one job meet.

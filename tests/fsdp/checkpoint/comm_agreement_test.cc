@@ -9,7 +9,6 @@
 
 #include "fsdp/checkpoint/checkpoint_ranks.h"
 #include "fsdp/checkpoint/faulty_calls.h"
-#include "fsdp/checkpoint/save_job.h"
 #include "support/free_port.h"
 #include "vescomm/vescomm.hpp"
 
@@ -69,7 +68,8 @@ TEST(CommAgreement, SavesInTheBackgroundWhileRanksCommunicate) {
             const OwnedPieces owned = pieces_of_rank(model, comm.rank(), ranks, 11, 4);
             std::vector<Extra> extras;
             if (comm.rank() == 0) extras.push_back({"version", "4"});
-            SaveJob job(folder.path("c"), owned.pieces, extras, agreement_of(comm), small_chunks());
+            SaveJob job(folder.path("c"), contents_of(owned.pieces, extras), agreement_of(comm),
+                        small_chunks());
             std::vector<float> mine(1000, 1.0f);
             std::vector<float> sums(1000);
             for (int i = 0; i < 20; ++i) {
@@ -106,8 +106,8 @@ TEST(CommAgreement, TheDeathOfARankFailsTheSaveOfTheOthersAndLeavesTheLastOne) {
                     const OwnedPieces owned = pieces_of_rank(model, rank, ranks, 2, 2);
                     std::vector<Extra> extras;
                     if (rank == 0) extras.push_back({"version", "2"});
-                    SaveJob job(path, owned.pieces, extras, agreement_of(comm), small_chunks(),
-                                calls);
+                    SaveJob job(path, contents_of(owned.pieces, extras), agreement_of(comm),
+                                small_chunks(), calls);
                     try {
                         job.wait(60);
                         _exit(0);
@@ -142,7 +142,7 @@ TEST(CommAgreement, AnErrorOfOneRankIsThatOfAll) {
     run_communicator(3, [&](Communicator &comm) {
         const Piece wrong[] = {{{"t", "role", {2}, VESCOMM_F32}, 0, 3, nullptr}};
         const std::span<const Piece> pieces(wrong, comm.rank() == 2 ? 1 : 0);
-        SaveJob job(folder.path("c"), pieces, {}, agreement_of(comm));
+        SaveJob job(folder.path("c"), contents_of(pieces), agreement_of(comm));
         try {
             job.wait(60);
             ADD_FAILURE() << "the save cannot succeed";

@@ -62,7 +62,7 @@ TEST(SaveJob, SavesACopyOfTheDataAtItsStart) {
     });
     std::string bytes = values_of(weight, 0, 100);
     const Piece pieces[] = {{weight, 0, 100, bytes.data()}};
-    SaveJob job(folder.path("c"), pieces, {{"step", "12"}}, alone(), {}, calls);
+    SaveJob job(folder.path("c"), contents_of(pieces, {{"step", "12"}}), alone(), {}, calls);
     bytes.assign(bytes.size(), '\0');
     EXPECT_FALSE(job.test());
     gate.open();
@@ -86,7 +86,7 @@ TEST(SaveJob, AWaitEndsAfterItsTimeAndMayBeRepeated) {
         if (call == "write") gate.wait();
         return 0;
     });
-    SaveJob job(folder.path("c"), {}, {}, alone(), {}, calls);
+    SaveJob job(folder.path("c"), contents_of({}), alone(), {}, calls);
     try {
         job.wait(0);
         ADD_FAILURE() << "the save cannot be complete";
@@ -103,14 +103,16 @@ TEST(SaveJob, ErrorsAreThoseOfTheWaitOnAllRanks) {
     const auto meeting = std::make_shared<Meeting>(2);
     const std::string bytes = values_of(weight, 0, 100);
     const Piece half[] = {{weight, 0, 50, bytes.data()}};
-    SaveJob first(folder.path("c"), half, {}, std::make_unique<ThreadAgreement>(meeting, 0));
+    SaveJob first(folder.path("c"), contents_of(half),
+                  std::make_unique<ThreadAgreement>(meeting, 0));
     const Piece missing[] = {{weight, 50, 50, nullptr}};
-    SaveJob second(folder.path("c"), missing, {}, std::make_unique<ThreadAgreement>(meeting, 1));
+    SaveJob second(folder.path("c"), contents_of(missing),
+                   std::make_unique<ThreadAgreement>(meeting, 1));
     EXPECT_NE(error_of(first).find("rank 1: saving on rank 1: tensor \"w\""), std::string::npos)
         << error_of(first);
     EXPECT_EQ(error_of(first), error_of(second));
     const Piece outside[] = {{weight, 50, 51, bytes.data()}};
-    SaveJob third(folder.path("c"), outside, {}, alone());
+    SaveJob third(folder.path("c"), contents_of(outside), alone());
     EXPECT_NE(error_of(third).find("51 elements from element 50 on are not within its 100"),
               std::string::npos)
         << error_of(third);
@@ -128,11 +130,11 @@ TEST(SaveJob, IsCancelledWhenItIsFreedEarly) {
         return 0;
     });
     const Piece halves[] = {{weight, 0, 50, bytes.data()}, {weight, 50, 50, bytes.data() + 200}};
-    SaveJob other(folder.path("c"), std::span(halves).subspan(1), {},
+    SaveJob other(folder.path("c"), contents_of(std::span(halves).subspan(1)),
                   std::make_unique<ThreadAgreement>(meeting, 1), options);
-    auto freed = std::make_unique<SaveJob>(
-        folder.path("c"), std::span(halves).first(1), std::vector<Extra>{},
-        std::make_unique<ThreadAgreement>(meeting, 0), options, calls);
+    auto freed =
+        std::make_unique<SaveJob>(folder.path("c"), contents_of(std::span(halves).first(1)),
+                                  std::make_unique<ThreadAgreement>(meeting, 0), options, calls);
     // The first write ends after the destructor has set the flag, or before: then a later chunk
     // finds it. There are 25 chunks.
     std::thread opener;
@@ -165,7 +167,7 @@ TEST(SaveJob, AWriteBeyondALimitIsAnErrorThatNamesFileAndCause) {
         const Tensor large = {"large", "master", {4096}, VESCOMM_U8};
         const std::string bytes = values_of(large, 0, 4096);
         const Piece pieces[] = {{large, 0, 4096, bytes.data()}};
-        SaveJob job(path, pieces, {}, alone());
+        SaveJob job(path, contents_of(pieces), alone());
         const std::string error = error_of(job);
         const bool named =
             error.find("rank-00000.safetensors\": writing 2168 bytes at byte 2048") !=
