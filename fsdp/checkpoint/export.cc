@@ -116,7 +116,9 @@ void export_safetensors(Checkpoint &checkpoint, const std::string &output,
         throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
                     fmt::format("{}: give files of at least 1 byte, not {}", where,
                                 options.max_file_bytes));
-    const std::vector<TensorList> files = split(checkpoint.catalogue(), options);
+    std::vector<TensorList> files = split(checkpoint.catalogue(), options);
+    // A model without parameters.
+    if (checkpoint.catalogue().tensors().empty()) files.emplace_back();
     if (files.empty())
         throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
                     fmt::format("{}: no tensor of the save has the role {}; give another role",

@@ -18,9 +18,10 @@ namespace {
 // The values that ranks compare. Only whole numbers of 64 bits.
 struct Summary {
     std::uint64_t planned = 0;  // 1: this rank has a plan
-    std::uint64_t options = 0;  // hash of options, axes and groups
+    std::uint64_t options = 0;  // hash of options and axes
     std::uint64_t units = 0;  // number of units
     std::uint64_t model = 0;  // hash of all units
+    std::uint64_t groups = 0;  // hash of all groups
 };
 
 std::uint64_t hash_of_text(const std::string &text) {
@@ -81,7 +82,6 @@ std::vector<Option> options_of(const Spec &spec) {
         {"planner->seconds_per_collective", p.seconds_per_collective},
         {"planner->seconds_per_unequal", p.seconds_per_unequal},
         {"the number of axes", spec.axes().size()},
-        {"the number of groups", spec.groups().size()},
     };
 }
 
@@ -91,19 +91,26 @@ std::vector<std::uint64_t> bits_of(const std::vector<Option> &options) {
     return bits;
 }
 
-// The hashes of the axes, and of the groups behind them.
-std::vector<std::uint64_t> hashes_of_axes_and_groups(const Spec &spec) {
+std::vector<std::uint64_t> hashes_of_axes(const Spec &spec) {
     std::vector<std::uint64_t> hashes;
     for (const Axis &axis : spec.axes())
         hashes.push_back(
             hash_of_text(fmt::format("{} {} {} {} {};", axis.name, axis.size, axis.parameters,
                                      axis.gradients, axis.optimizer)));
-    for (const Group &group : spec.groups()) {
+    return hashes;
+}
+
+std::vector<std::uint64_t> hashes_of_groups(const Spec &spec) {
+    std::vector<std::uint64_t> hashes;
+    for (std::size_t number = 0; number < spec.groups().size(); ++number) {
+        const Group &group = spec.groups()[number];
         std::string text =
             fmt::format("{} {} {};", group.kind.name, group.settings.size(), group.block_elements);
         text.append(reinterpret_cast<const char *>(group.settings.data()), group.settings.size());
         for (const Group::State &state : group.states)
             text += fmt::format("{} {} {};", state.name, state.type, state.per_block);
+        for (std::size_t id = 0; id < spec.parameters().size(); ++id)
+            if (spec.parameters()[id].group == number) text += fmt::format("{};", id);
         hashes.push_back(hash_of_text(text));
     }
     return hashes;
@@ -111,7 +118,7 @@ std::vector<std::uint64_t> hashes_of_axes_and_groups(const Spec &spec) {
 
 std::uint64_t hash_of_options(const Spec &spec) {
     std::vector<std::uint64_t> all = bits_of(options_of(spec));
-    const std::vector<std::uint64_t> more = hashes_of_axes_and_groups(spec);
+    const std::vector<std::uint64_t> more = hashes_of_axes(spec);
     all.insert(all.end(), more.begin(), more.end());
     return hash_of(all.data(), all.size() * sizeof all[0]);
 }
@@ -124,9 +131,9 @@ std::uint64_t hash_of_unit(const Spec &spec, std::size_t unit) {
         const auto number = [](const std::optional<std::size_t> &value) {
             return value ? static_cast<std::int64_t>(*value) : -1;
         };
-        text += fmt::format(";{} {} {} {} {} {} {} {} {}", p.name, p.type, p.gather_type,
+        text += fmt::format(";{} {} {} {} {} {} {} {}", p.name, p.type, p.gather_type,
                             p.batch_dimensions, p.block_rows, p.block_elements, p.flags,
-                            number(p.tied_to), number(p.group));
+                            number(p.tied_to));
         for (const std::int64_t extent : p.whole_shape()) text += fmt::format(" {}", extent);
     }
     return hash_of_text(text);
@@ -165,7 +172,7 @@ Failure differ(int rank, const std::string &what) {
                                rank, what));
 }
 
-// Returns an error that names an option, axis or group that differs.
+// Returns an error that names an option or axis that differs.
 Failure find_different_option(vescomm_comm_t *comm, const Spec &spec, int ranks) {
     const std::vector<Option> options = options_of(spec);
     if (const auto found = find_difference(comm, bits_of(options), ranks)) {
@@ -174,16 +181,23 @@ Failure find_different_option(vescomm_comm_t *comm, const Spec &spec, int ranks)
                                                option.name, option.text_of(found->of_first),
                                                option.text_of(found->of_rank), found->rank));
     }
-    // All ranks have as many axes and groups.
-    const auto found = find_difference(comm, hashes_of_axes_and_groups(spec), ranks).value();
-    const std::size_t axes = spec.axes().size();
-    if (found.position < axes)
-        return differ(found.rank, fmt::format("axis {}, which is \"{}\" here", found.position,
-                                              spec.axes()[found.position].name));
-    return differ(
-        found.rank,
-        fmt::format("settings or states of group {}, whose kind is \"{}\" here",
-                    found.position - axes, spec.groups()[found.position - axes].kind.name));
+    // All ranks have as many axes.
+    const auto found = find_difference(comm, hashes_of_axes(spec), ranks).value();
+    return differ(found.rank, fmt::format("axis {}, which is \"{}\" here", found.position,
+                                          spec.axes()[found.position].name));
+}
+
+// Returns an error that names a group that differs.
+Failure find_different_group(vescomm_comm_t *comm, const Spec &spec, int ranks) {
+    const std::vector<std::uint64_t> number = {spec.groups().size()};
+    if (const auto found = find_difference(comm, number, ranks))
+        return differ(found->rank, fmt::format("the number of groups, which is {} on rank 0 and {} "
+                                               "on rank {}",
+                                               found->of_first, found->of_rank, found->rank));
+    const auto found = find_difference(comm, hashes_of_groups(spec), ranks).value();
+    return differ(found.rank,
+                  fmt::format("settings or states of group {}, whose kind is \"{}\" here",
+                              found.position, spec.groups()[found.position].kind.name));
 }
 
 // Returns the error of all ranks, or nothing if they agree.
@@ -203,11 +217,14 @@ std::optional<Failure> compare_with_all(vescomm_comm_t *comm, const Spec &spec, 
     };
     if (other(&Summary::options) > 0) return find_different_option(comm, spec, ranks);
     if (const int rank = other(&Summary::units)) return differ(rank, "the number of units");
-    if (other(&Summary::model) == 0) return std::nullopt;
-    // All ranks have as many units.
-    const auto unit = find_difference(comm, units, ranks).value();
-    return differ(unit.rank, fmt::format("unit {}, which is \"{}\" here", unit.position,
-                                         spec.units()[unit.position].name));
+    // All ranks have as many units. Parameters in no group of the program make one more.
+    if (other(&Summary::model) > 0) {
+        const auto unit = find_difference(comm, units, ranks).value();
+        return differ(unit.rank, fmt::format("unit {}, which is \"{}\" here", unit.position,
+                                             spec.units()[unit.position].name));
+    }
+    if (other(&Summary::groups) > 0) return find_different_group(comm, spec, ranks);
+    return std::nullopt;
 }
 
 }  // namespace
@@ -226,8 +243,10 @@ std::optional<Model> agree_on_model(const Spec &spec, const Communicator &world,
             model.unit_names.push_back(model.spec.units()[unit].name);
             units.push_back(hash_of_unit(model.spec, unit));
         }
+        const std::vector<std::uint64_t> groups = hashes_of_groups(model.spec);
         mine = {1, hash_of_options(model.spec), units.size(),
-                hash_of(units.data(), units.size() * sizeof(units[0]))};
+                hash_of(units.data(), units.size() * sizeof(units[0])),
+                hash_of(groups.data(), groups.size() * sizeof(groups[0]))};
     } catch (const Failure &error) {
         // A rank without a plan reports it to the others, which would wait for it.
         refusal = error;

@@ -138,10 +138,11 @@ void Comms::poll_until(const std::function<bool()> &ready,
 void Comms::progress() {
     if (parent_ != nullptr) check(vescomm_comm_progress(parent_));
     world_.progress();
-    if (shard_) shard_->progress();
-    if (gather_) gather_->progress();
-    if (replica_) replica_->progress();
-    if (experts_) experts_->progress();
+    for (const auto *comm : {&shard_, &gather_, &replica_, &experts_}) {
+        const vescomm_status_t status = *comm ? vescomm_comm_progress((*comm)->get()) : VESCOMM_OK;
+        if (status != VESCOMM_OK)
+            throw Failure(status, vescomm_get_last_error() + describe(**comm));
+    }
 }
 
 // A split in which no rank takes part is an all-gather over the control plane, whose result reaches

@@ -76,6 +76,9 @@ public:
     void meet() { meet_in(world_); }
     // Ends the waits of all ranks.
     void abort(const char *reason) noexcept;
+    // Says which ranks of the engine those of a communicator are, after an error sentence with
+    // numbers of the latter. Empty: the same.
+    std::string describe(const Communicator &comm) const;
 
 private:
     struct Running {
@@ -86,8 +89,6 @@ private:
 
     // Does the work of set_work() until none is left, or the request is complete.
     void finish_work(vescomm_request_t *request);
-    // Describes the ranks of a communicator, for an error sentence.
-    std::string describe(const Communicator &comm) const;
 
     const Mesh &mesh_;
     Communicator world_;

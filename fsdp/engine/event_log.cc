@@ -26,8 +26,10 @@ void EventLog::note(Event event, std::uint64_t unit, std::uint64_t detail) {
     now_.unit = unit;
     ++now_.count;
     if (event == Event::initialise) ++now_.initialisations;
-    const std::uint64_t mixed[] = {now_.hash, now_.event, unit, detail};
+    const std::uint64_t mixed[] = {now_.hash, now_.event, unit};
     now_.hash = hash_of(mixed, sizeof mixed);
+    const std::uint64_t details[] = {now_.arguments, detail};
+    now_.arguments = hash_of(details, sizeof details);
 }
 
 std::string describe(Event event, std::uint64_t unit, std::span<const std::string> unit_names) {
@@ -51,7 +53,7 @@ std::string compare(std::span<const Announcement> of_ranks,
     };
     for (std::size_t rank = 1; rank < of_ranks.size(); ++rank) {
         const Announcement &other = of_ranks[rank];
-        if (other.hash == first.hash) continue;
+        if (other.hash == first.hash && other.arguments == first.arguments) continue;
         if (other.initialisations != first.initialisations && !initialises(first) &&
             !initialises(other))
             return fmt::format(
@@ -64,9 +66,15 @@ std::string compare(std::span<const Announcement> of_ranks,
                 "ranks announced different events: rank 0 {}, rank {} {}; announce the same events "
                 "in the same order on every rank",
                 text(first), rank, text(other));
+        if (other.hash == first.hash)
+            return fmt::format(
+                "the arguments of ranks 0 and {} differ, of {} or an earlier event, "
+                "such as vescomm_fsdp_scale() or vescomm_fsdp_set_group(); use the same on every "
+                "rank",
+                rank, text(first));
         return fmt::format(
-            "the events or arguments of ranks 0 and {} differ, at the latest in {} (event {} of "
-            "rank 0, {} of rank {}); use the same on every rank",
+            "the events of ranks 0 and {} differ before {} (event {} of rank 0, {} of rank {}); "
+            "announce the same events in the same order on every rank",
             rank, text(first), first.count, other.count, rank);
     }
     return "";

@@ -44,6 +44,7 @@ const char *name_of(Event event);
 // The announcement of a rank. Only whole numbers of 64 bits, which one all_gather moves.
 struct Announcement {
     std::uint64_t hash = 0;  // of all events so far
+    std::uint64_t arguments = 0;  // hash of their arguments
     std::uint64_t count = 0;  // of events
     std::uint64_t event = 0;  // the last one
     std::uint64_t unit = 0;  // of the last one; no_unit if it has none

@@ -77,7 +77,10 @@ void Engine::scale(double factor) {
 void Engine::step(vescomm_fsdp_step_t &step) {
     require_values();
     const StepSummary::Reading begin = reading();
-    const double arguments[] = {step.learning_rate_scale, step.max_norm, step.loss_scale};
+    // The zeros and what they stand for are the same.
+    const double arguments[] = {step.learning_rate_scale,
+                                step.max_norm == 0 ? HUGE_VAL : step.max_norm,
+                                step.loss_scale == 0 ? 1.0 : step.loss_scale};
     event(Event::step, no_unit, true, hash_of(arguments, sizeof arguments), [&] {
         states_.require_gradients();
         states_.require_closed("vescomm_fsdp_step()");

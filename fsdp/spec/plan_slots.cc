@@ -106,19 +106,32 @@ std::size_t shared_large_units(const ModelPlan &plan) {
     return shared;
 }
 
-// Returns the ranges of units, for `slots` of the options, and `large` slots for large units. Units
-// of experts have as many slots again, behind the others. `for_each`: each unit has a slot. `kept`:
-// units that have a slot alone.
-std::vector<SlotRange> ranges_for(const ModelPlan &plan, bool for_each, std::size_t slots,
-                                  std::size_t large, const std::vector<bool> &kept) {
+// Units that share slots, in the order of the slots: experts that all ranks have; the others, with
+// slots for large ones behind; experts that are divided among ranks.
+enum class Pool { common_experts, dense, divided_experts };
+
+std::vector<Pool> pools_of(const ModelPlan &plan, const Spec &spec) {
+    std::vector<Pool> pools;
+    for (std::size_t unit = 0; unit < spec.units().size(); ++unit)
+        pools.push_back(plan.kinds[unit] == UnitKind::experts ? Pool::divided_experts
+                        : spec.units()[unit].experts          ? Pool::common_experts
+                                                              : Pool::dense);
+    return pools;
+}
+
+// Returns the ranges of units, for `slots` of the options in each pool, and `large` slots for large
+// units. `for_each`: each unit has a slot. `kept`: units that have a slot alone.
+std::vector<SlotRange> ranges_for(const ModelPlan &plan, const std::vector<Pool> &pools,
+                                  bool for_each, std::size_t slots, std::size_t large,
+                                  const std::vector<bool> &kept) {
     std::vector<SlotRange> ranges(plan.of_unit.size());
     int begin = 0;
-    for (const UnitKind kind : {UnitKind::dense, UnitKind::experts}) {
+    for (const Pool pool : {Pool::common_experts, Pool::dense, Pool::divided_experts}) {
         std::vector<std::size_t> units;
         std::vector<SlotUse> uses;
         std::size_t shared = 0;
         for (std::size_t unit = 0; unit < ranges.size(); ++unit) {
-            if (plan.kinds[unit] != kind) continue;
+            if (pools[unit] != pool) continue;
             units.push_back(unit);
             uses.push_back(kept[unit]         ? SlotUse::kept
                            : plan.large[unit] ? SlotUse::large
@@ -175,19 +188,20 @@ void make_slots(ModelPlan &plan, const Spec &spec) {
         return plan.slot_bytes_of(unit) + plan.quantised_bytes_of(unit);
     };
     const auto limit = static_cast<std::uint64_t>(spec.options().large_unit_bytes);
+    const std::vector<Pool> pools = pools_of(plan, spec);
     std::vector<bool> kept;
     for (std::size_t unit = 0; unit < units; ++unit) {
         kept.push_back(spec.units()[unit].kept);
-        plan.large.push_back(limit > 0 && bytes_of(unit) > limit &&
-                             plan.kinds[unit] == UnitKind::dense);
+        plan.large.push_back(limit > 0 && bytes_of(unit) > limit && pools[unit] == Pool::dense);
     }
     const std::size_t large = max_large_needed(plan);
-    plan.gradient_slot_ranges = ranges_for(
-        plan, plan.mesh.keep_gradients, static_cast<std::size_t>(spec.options().gradient_slots),
-        large + shared_large_units(plan), std::vector<bool>(units, false));
+    plan.gradient_slot_ranges =
+        ranges_for(plan, pools, plan.mesh.keep_gradients,
+                   static_cast<std::size_t>(spec.options().gradient_slots),
+                   large + shared_large_units(plan), std::vector<bool>(units, false));
     plan.dense_gradient_slots = slots_of_dense_units(plan, plan.gradient_slot_ranges);
     make_gradient_slots(plan);
-    plan.slot_ranges = ranges_for(plan, plan.mesh.keep_parameters,
+    plan.slot_ranges = ranges_for(plan, pools, plan.mesh.keep_parameters,
                                   static_cast<std::size_t>(spec.options().slots), large, kept);
     plan.dense_slots = slots_of_dense_units(plan, plan.slot_ranges);
     plan.slots =

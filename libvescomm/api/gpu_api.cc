@@ -94,15 +94,19 @@ vescomm_status_t vescomm_gpu_comm_split(vescomm_gpu_comm_t *parent, vescomm_comm
     return guarded([&] {
         const char *function = "vescomm_gpu_comm_split";
         require(parent, function, "parent");
+        auto made = std::make_unique<vescomm_gpu_comm>();
+        std::unique_ptr<DeviceCommunicator> value;
         collective_create(*parent->parent, [&] {
             require(out, function, "out");
             if (comm != nullptr) require(comm, function, "comm");
             const auto wanted = derived_options(options, function);
-            auto made = std::make_unique<vescomm_gpu_comm>();
             if (comm != nullptr) made->parent = comm->value;
-            auto value = DeviceCommunicator::split(*parent->value, made->parent, wanted);
-            *out = value ? hand_out(std::move(made), std::move(value)) : nullptr;
+            value = DeviceCommunicator::split(*parent->value, made->parent, wanted);
         });
+        *out = nullptr;
+        if (!value) return;
+        collective_create(*made->parent, [&] { value->complete_split(); });
+        *out = hand_out(std::move(made), std::move(value));
     });
 }
 

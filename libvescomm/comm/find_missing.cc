@@ -22,12 +22,16 @@ constexpr auto max_search_time = std::chrono::milliseconds(700);
 // Without an event of the control plane, the search makes progress at this interval.
 constexpr auto search_interval = std::chrono::milliseconds(10);
 
-void add(const WaitNote &note, int from, MissingRanks &search) {
-    if (note.kind == WaitNote::Kind::waits) search.add_waiting(from, note.awaited);
-    else search.add_absent(from);
-}
-
 }  // namespace
+
+void ProgressEngine::Search::add(const WaitNote &note, int from) {
+    if (note.run != run_for(from)) return;
+    if (note.kind == WaitNote::Kind::absent) return ranks.add_absent(from);
+    const RunId their = note.kind == WaitNote::Kind::elsewhere ? note.other : note.run;
+    if (their != run)
+        for (const int rank : note.awaited) earlier.try_emplace(rank, their);
+    ranks.add_waiting(from, note.awaited);
+}
 
 std::vector<ProgressEngine::RunWait> ProgressEngine::wait_of(const Operation &operation) {
     if (operation.is_message() || operation.settled()) return {};
@@ -57,7 +61,8 @@ WaitNote ProgressEngine::answer_to(int from, const RunId &run) {
 }
 
 WaitNote ProgressEngine::elsewhere(const RunId &run, const Waiting &waiting) {
-    return {WaitNote::Kind::elsewhere, run, {}, waiting.runs()[0].run, waiting.what()};
+    const RunWait other = waiting.runs()[0];
+    return {WaitNote::Kind::elsewhere, run, other.awaited, other.run, waiting.what()};
 }
 
 void ProgressEngine::list(const Waiting &waiting) noexcept {
@@ -121,8 +126,7 @@ void ProgressEngine::read_notes() noexcept {
             }
             if (note->kind == WaitNote::Kind::elsewhere) compare_orders(from, *note);
             const std::lock_guard lock(searches_mutex_);
-            for (Search *search : searches_)
-                if (search->run == note->run) add(*note, from, search->ranks);
+            for (Search *search : searches_) search->add(*note, from);
         }
     } catch (const std::bad_alloc &) {
         // A rank without memory does not answer.
@@ -133,7 +137,7 @@ void ProgressEngine::read_notes() noexcept {
 class ProgressEngine::ListedSearch {
 public:
     ListedSearch(ProgressEngine &engine, const RunId &run, const std::vector<int> &awaited)
-        : engine_(engine), search_{run, MissingRanks(engine.control_.rank(), awaited)} {
+        : engine_(engine), search_{run, MissingRanks(engine.control_.rank(), awaited), {}} {
         const std::lock_guard lock(engine_.searches_mutex_);
         engine_.searches_.push_back(&search_);
     }
@@ -149,7 +153,10 @@ public:
         const std::lock_guard lock(engine_.searches_mutex_);
         return use(search_.ranks);
     }
-    const RunId &run() const { return search_.run; }
+    RunId run_for(int rank) const {
+        const std::lock_guard lock(engine_.searches_mutex_);
+        return search_.run_for(rank);
+    }
 
 private:
     ProgressEngine &engine_;
@@ -164,8 +171,9 @@ bool ProgressEngine::search(ListedSearch &search, const std::function<bool()> &d
             search.with([](MissingRanks &ranks) { return ranks.take_questions(); });
         for (const int rank : questions) {
             // A rank that has left does not answer.
+            const RunId run = search.run_for(rank);
             if (control_.has_left(rank) ||
-                !control_.send_note(rank, encode({WaitNote::Kind::question, search.run()})))
+                !control_.send_note(rank, encode({WaitNote::Kind::question, run})))
                 search.with([rank](MissingRanks &ranks) { ranks.add_absent(rank); });
         }
         // Throws if another rank has reported a failure.

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -142,6 +143,15 @@ private:
     struct Search {
         RunId run;
         MissingRanks ranks;
+        // Ranks that are asked about an earlier run, in which a rank waits for them that has not
+        // come to `run`.
+        std::map<int, RunId> earlier = {};
+
+        RunId run_for(int rank) const {
+            const auto found = earlier.find(rank);
+            return found == earlier.end() ? run : found->second;
+        }
+        void add(const WaitNote &note, int from);
     };
     class ListedSearch;
     class LongWait;

@@ -23,15 +23,22 @@ RunId take_run(WireReader &reader) {
     return run;
 }
 
+void put_awaited(std::string &bytes, const std::vector<int> &awaited) {
+    const std::size_t count = std::min(awaited.size(), max_noted_ranks);
+    put_number(bytes, static_cast<std::uint32_t>(count));
+    for (std::size_t i = 0; i < count; ++i)
+        put_number(bytes, static_cast<std::uint32_t>(awaited[i]));
+}
+
 bool take_awaited(WireReader &reader, int ranks, std::vector<int> &awaited) {
-    const std::size_t count = reader.rest().size() / sizeof(std::uint32_t);
-    if (count > max_noted_ranks) return false;
-    for (std::size_t i = 0; i < count; ++i) {
+    const auto count = reader.number<std::uint32_t>();
+    if (!reader.good() || count > max_noted_ranks) return false;
+    for (std::uint32_t i = 0; i < count; ++i) {
         const auto rank = reader.number<std::uint32_t>();
         if (rank >= static_cast<std::uint32_t>(ranks)) return false;
         awaited.push_back(static_cast<int>(rank));
     }
-    return reader.finished();
+    return reader.good();
 }
 
 bool printable(char each) {
@@ -44,13 +51,10 @@ std::string encode(const WaitNote &note) {
     std::string bytes;
     put_number(bytes, static_cast<std::uint8_t>(note.kind));
     put_run(bytes, note.run);
-    if (note.kind == WaitNote::Kind::waits) {
-        const std::size_t count = std::min(note.awaited.size(), max_noted_ranks);
-        for (std::size_t i = 0; i < count; ++i)
-            put_number(bytes, static_cast<std::uint32_t>(note.awaited[i]));
-    }
+    if (note.kind == WaitNote::Kind::waits) put_awaited(bytes, note.awaited);
     if (note.kind == WaitNote::Kind::elsewhere) {
         put_run(bytes, note.other);
+        put_awaited(bytes, note.awaited);
         std::string text = note.call.substr(0, max_noted_text);
         std::ranges::replace_if(text, std::not_fn(printable), '?');
         bytes += text;
@@ -70,13 +74,13 @@ std::optional<WaitNote> decode_wait_note(std::string_view bytes, int ranks) {
             good = reader.finished();
             break;
         case WaitNote::Kind::waits:
-            good = reader.good() && take_awaited(reader, ranks, note.awaited);
+            good = take_awaited(reader, ranks, note.awaited) && reader.finished();
             break;
         case WaitNote::Kind::elsewhere:
             note.other = take_run(reader);
+            if (!take_awaited(reader, ranks, note.awaited)) break;
             note.call = reader.rest();
-            good = reader.good() && note.call.size() <= max_noted_text &&
-                   std::ranges::all_of(note.call, printable);
+            good = note.call.size() <= max_noted_text && std::ranges::all_of(note.call, printable);
             break;
     }
     if (!good) return std::nullopt;

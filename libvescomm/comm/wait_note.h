@@ -25,7 +25,7 @@ struct WaitNote {
         question = 1,
         absent,  // the sender has not started the run, or has completed it
         waits,  // the sender waits for the `awaited` ranks
-        elsewhere,  // the sender has not started the run, and waits in run `other`
+        elsewhere,  // the sender has not started the run, and waits in run `other` for `awaited`
     };
 
     Kind kind = Kind::question;

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/types.h"
 #include "gpu/nccl_types.h"
+#include "gpu/unaligned_text.h"
 
 namespace vescomm::internal::device {
 namespace {
@@ -60,8 +61,7 @@ void check_pointer(const char *function, const char *name, const void *pointer,
                    vescomm_type_t type) {
     if (pointer == nullptr) refuse(function, std::string(name) + " is NULL; it must be given");
     if (reinterpret_cast<std::uintptr_t>(pointer) % alignment_of(type) != 0)
-        refuse(function,
-               std::string(name) + " is not aligned to its elements of type " + name_of_type(type));
+        refuse(function, unaligned_text(name, pointer, alignment_of(type)));
 }
 
 void check_overlap(const char *function, const char *first, std::uint64_t first_bytes,

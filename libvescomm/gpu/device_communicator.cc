@@ -3,6 +3,7 @@
 #include "gpu/device_communicator.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include "comm/agree.h"
@@ -14,6 +15,14 @@ namespace {
 
 // Time for the calls of other nodes to arrive after a failure.
 constexpr double note_seconds = 0.5;
+
+// A communicator that NCCL creates in a thread of its own. The thread and the one that waits for it
+// take it; the first one leaves it to the other.
+struct MadeByNccl {
+    nccl::Config config;
+    nccl::Comm comm = nullptr;
+    std::atomic<bool> taken{false};
+};
 
 }  // namespace
 
@@ -136,23 +145,31 @@ void DeviceCommunicator::create_nccl(const std::vector<std::string> &answers) {
     if (text.size() != sizeof id.internal)
         throw Error(VESCOMM_ERROR_INTERNAL, "rank 0 sent an id of NCCL of the wrong size");
     std::memcpy(id.internal, text.data(), sizeof id.internal);
-    struct Made {
-        nccl::Config config;
-        nccl::Comm comm = nullptr;
-    };
-    const auto made = std::make_shared<Made>();
+    const auto made = std::make_shared<MadeByNccl>();
     made->config = nccl_config();
     const char *function = "ncclCommInitRankConfig()";
-    const nccl::Result result = call_in_background(
-        function,
-        [made, id, ranks = ranks(), rank = rank(), init = libraries_.nccl.comm_init_rank_config](
-            const cuda::Runtime &) { return init(&made->comm, ranks, id, rank, &made->config); });
+    nccl::Result result = nccl::success;
+    try {
+        result = call_in_background(function, [made, id, ranks = ranks(), rank = rank(),
+                                               nccl = libraries_.nccl](const cuda::Runtime &) {
+            const auto initialised =
+                nccl.comm_init_rank_config(&made->comm, ranks, id, rank, &made->config);
+            // No effect on a communicator that the caller has not given up.
+            if (made->taken.exchange(true) && made->comm != nullptr) nccl.comm_abort(made->comm);
+            return initialised;
+        });
+    } catch (const std::exception &) {
+        if (made->taken.exchange(true)) nccl_.set(made->comm);
+        else
+            log_leak(*comm_, "a thread, as long as NCCL waits for the other ranks",
+                     "ncclCommInitRankConfig() cannot be ended");
+        throw;
+    }
     nccl_.set(made->comm);
     if (failed(result)) {
         const std::string why = reason(result);
         if (const std::string advice = advice_on_devices(why, devices); !advice.empty())
-            fail_call(status_of(result), std::string(function) + " failed on rank " +
-                                             std::to_string(rank()) + ": " + why + advice);
+            fail_call(status_of(result), failure_of(function, result) + advice);
     }
     require(result, function);
 }
@@ -280,8 +297,12 @@ void DeviceCommunicator::require(nccl::Result result, const char *function) {
         fail_call(VESCOMM_ERROR_TIMEOUT,
                   "rank " + std::to_string(rank()) + " waited in " + function +
                       " until its deadline: another rank has not made the call" + late_ranks());
-    fail_call(status_of(result), std::string(function) + " failed on rank " +
-                                     std::to_string(rank()) + ": " + reason(result));
+    fail_call(status_of(result), failure_of(function, result));
+}
+
+std::string DeviceCommunicator::failure_of(const char *function, nccl::Result result) const {
+    return std::string(function) + " failed on rank " + std::to_string(rank()) + ": " +
+           reason(result);
 }
 
 void DeviceCommunicator::require_cuda(cuda::Error error, const char *function) {

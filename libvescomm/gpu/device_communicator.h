@@ -60,10 +60,13 @@ public:
     // Creates one of the ranks of `comm`, which are ranks of `parent`, from NCCL's communicator of
     // `parent`; decision: docs/design/0036-split-and-shrink-through-nccl.md. If NCCL cannot on one
     // rank, all ranks create it as create() does. Collective over `parent`: a rank in no new
-    // communicator passes and returns nullptr. Waits for the work of the device.
+    // communicator passes and returns nullptr. Waits for the work of the device. The new one must
+    // be completed by complete_split(), which is collective over `comm`: a failure there is none of
+    // the parent.
     static std::unique_ptr<DeviceCommunicator> split(DeviceCommunicator &parent,
                                                      std::shared_ptr<Communicator> comm,
                                                      const Options &options);
+    void complete_split();
     // As split(), for some ranks of `parent` in their order. Collective over `survivors` only.
     // Waits for the work of the device, unless `parent` is broken.
     static std::unique_ptr<DeviceCommunicator> shrink(DeviceCommunicator &parent,
@@ -233,8 +236,9 @@ private:
     static bool failed(nccl::Result state) {
         return state != nccl::success && state != nccl::in_progress;
     }
-    // The sentence of an asynchronous error of NCCL.
+    // The sentence of an asynchronous error of NCCL, and that of a call of NCCL that failed.
     std::string failure_text(nccl::Result error) const;
+    std::string failure_of(const char *function, nccl::Result result) const;
     void register_memory(void *pointer, DeviceMemory &memory);
     // Collective: prepares the kernels that read other ranks' memory, if all ranks can.
     void link_peers();

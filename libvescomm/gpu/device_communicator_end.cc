@@ -31,7 +31,8 @@ void DeviceCommunicator::close() {
     const RelaxedCapture relaxed(libraries_.cuda);
     std::exception_ptr failure;
     bool idle = false;
-    if (comm_->failure().broken()) abort_nccl();
+    const bool was_broken = comm_->failure().broken();
+    if (was_broken) abort_nccl();
     else {
         try {
             idle = wait_for_last_work();
@@ -52,7 +53,7 @@ void DeviceCommunicator::close() {
         memories_.clear();
         workspace_ = nullptr;
     }
-    const bool ended = nccl_.finalize(idle);
+    const bool ended = comm_->failure().broken() ? was_broken : nccl_.finalize(idle);
     abort_nccl();  // no effect if it has been finalized
     if (failure) std::rethrow_exception(failure);
     if (!ended) comm_->failure().check();

@@ -225,9 +225,7 @@ std::unique_ptr<DeviceCommunicator> DeviceCommunicator::split(DeviceCommunicator
         return pack(place);
     }));
     if (!why.empty()) {
-        if (!made) return nullptr;
-        log_new(*made, why);
-        made->connect();
+        if (made) log_new(*made, why);
         return made;
     }
     const auto derivation = std::make_shared<Derivation>();
@@ -249,8 +247,13 @@ std::unique_ptr<DeviceCommunicator> DeviceCommunicator::split(DeviceCommunicator
     if (!made) return nullptr;
     made->nccl_.set(derivation->comm);
     made->derived_ = true;
-    made->complete();
     return made;
+}
+
+void DeviceCommunicator::complete_split() {
+    const RelaxedCapture relaxed(libraries_.cuda);
+    if (derived_) complete();
+    else connect();
 }
 
 std::unique_ptr<DeviceCommunicator> DeviceCommunicator::shrink(

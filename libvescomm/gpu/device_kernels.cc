@@ -11,6 +11,7 @@
 #include "execute/kernels.h"
 #include "gpu/kernel_library.h"
 #include "gpu/kernels/parameters.h"
+#include "gpu/unaligned_text.h"
 
 namespace vescomm::internal::device {
 namespace {
@@ -54,8 +55,7 @@ void check_address(const char *function, const char *name, const void *address,
                    std::size_t alignment) {
     if (address == nullptr) refuse(function, std::string(name) + " is NULL; it must be given");
     if (reinterpret_cast<std::uintptr_t>(address) % alignment != 0)
-        refuse(function, std::string(name) + " is not aligned to its elements of " +
-                             std::to_string(alignment) + " bytes");
+        refuse(function, device::unaligned_text(name, address, alignment));
 }
 
 void check_type(const char *function, vescomm_type_t type) {

@@ -162,16 +162,34 @@ void DeviceCommunicator::free(void *pointer, int users,
                         "graph; end the capture first");
         begin_call({.kind = DeviceCall::Kind::free, .data = freed.value_or(place_of(pointer))});
         release(pointer, *memory);
+        memories_.erase(pointer);
+        return check_failures();
     }
     memories_.erase(pointer);
 }
 
+// Memory that stays registered is not freed: NCCL and other devices may use it.
 void DeviceCommunicator::release(void *pointer, const DeviceMemory &memory) noexcept {
-    if (nccl_.usable() && memory.window != nullptr)
-        watched([&] { return libraries_.nccl.comm_window_deregister(nccl(), memory.window); });
-    if (nccl_.usable() && memory.registration != nullptr)
-        libraries_.nccl.comm_deregister(nccl(), memory.registration);
-    libraries_.nccl.mem_free(pointer);
+    nccl::Result result = nccl::success;
+    const char *function = "";
+    if (nccl_.usable() && memory.window != nullptr) {
+        function = "ncclCommWindowDeregister()";
+        result =
+            watched([&] { return libraries_.nccl.comm_window_deregister(nccl(), memory.window); });
+    } else if (nccl_.usable() && memory.registration != nullptr) {
+        function = "ncclCommDeregister()";
+        result = libraries_.nccl.comm_deregister(nccl(), memory.registration);
+    }
+    if (!failed(result) || !nccl_.usable()) {
+        libraries_.nccl.mem_free(pointer);
+        return;
+    }
+    log_leak(*comm_, "its memory", "NCCL cannot end its registration");
+    try {
+        comm_->fail(status_of(result), failure_of(function, result));
+    } catch (const std::bad_alloc &) {
+        comm_->run_out();
+    }
 }
 
 }  // namespace vescomm::internal

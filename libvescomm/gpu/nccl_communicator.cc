@@ -56,9 +56,13 @@ bool NcclCommunicator::finalize(bool idle) noexcept {
     const Deadline limit = comm_.deadline();
     const auto turn = [&] { return Deadline::after(std::min(limit.seconds_left(), 0.01)); };
     while (!end.wait(turn()) && !comm_.failure().broken() && !limit.expired()) continue;
+    // Other ranks have failed: it may end nevertheless, and at the latest by a revocation.
+    if (!end.done() && !limit.expired() && !end.wait(Deadline::after(grace_seconds)) && revoke())
+        end.wait(end_limit(comm_));
     if (end.done() && end.result() != nccl::success) return false;
     nccl_ = nullptr;
     if (end.done()) return true;
+    if (forgotten_) return false;
     forget(
         "ncclCommFinalize() does not return; it waits for graphs that captured its calls, and for "
         "earlier work of their streams");

@@ -17,6 +17,16 @@ vescomm_status_t sum_of_ten(vescomm_comm_t *comm) {
     return sum(comm, data);
 }
 
+// Calls broadcast until it fails: the root does not wait for the others, and is calls ahead.
+vescomm_status_t broadcasts(vescomm_comm_t *comm) {
+    Floats data(3000, 1);
+    vescomm_status_t status = VESCOMM_OK;
+    while (status == VESCOMM_OK)
+        status = vescomm_broadcast(comm, data.data(), 3000, VESCOMM_F32, comm->value->ranks() - 1,
+                                   nullptr, nullptr, nullptr);
+    return status;
+}
+
 TestSetup on_nodes(Kind kind, std::vector<int> node_of) {
     TestSetup setup = hurried({kind, std::move(node_of)});
     setup.config.algorithm = "all_reduce=doubling";
@@ -52,6 +62,12 @@ TEST(Timeout, OfASumNamesOnlyTheMissingRank) {
 
 TEST(Timeout, NamesOnlyTheMissingRankWhereNodesHaveSeveralRanks) {
     expect_only_the_missing_rank(on_nodes(Kind::tcp, {0, 0, 1, 1, 2, 2}), vescomm_barrier);
+}
+
+// A rank that is ahead waits for one that waits in an earlier call.
+TEST(Timeout, NamesOnlyTheMissingRankWhereOthersAreAhead) {
+    expect_only_the_missing_rank(on_nodes(Kind::tcp, {0, 0, 1}), broadcasts);
+    expect_only_the_missing_rank(on_nodes(Kind::tcp, {0, 1, 1, 2}), broadcasts);
 }
 
 // Without a progress thread the missing rank does not answer.

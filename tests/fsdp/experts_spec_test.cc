@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Specifications with units of experts: memory, views, pieces, and what is refused.
+#include <algorithm>
 #include <set>
 
 #include "fsdp/experts.h"
@@ -144,6 +145,39 @@ TEST(Experts, AreRefusedWithASentence) {
     // Without units of experts, or with 1, the option has no effect.
     EXPECT_EQ(planned("hpz:2", 1, 4), "no error");
     EXPECT_EQ(planned("ddp", 1, 4), "no error");
+}
+
+// Whatever the number of ranks that divide them, a trainer can open a unit of experts, large or
+// not, beside another one.
+TEST(Experts, HaveSlotsOfTheirOwnWithAnyExpertRanks) {
+    for (const int expert_ranks : {0, 1, 2})
+        for (const char *preset : {"zero3", "zero2"})
+            run_ranks(2, [&](Communicator &comm) {
+                SCOPED_TRACE(std::to_string(expert_ranks) + " expert_ranks, " + preset);
+                vescomm_fsdp_spec_options_t options = mixture_options(expert_ranks);
+                options.slots = options.gradient_slots = 1;
+                options.large_unit_bytes = 1000;
+                Spec spec(options);
+                spec.preset(preset);
+                spec.add_unit("dense");
+                spec.add_parameter(0, {.name = "w", .shape = {50}});
+                spec.add_unit("large");
+                spec.add_parameter(1, {.name = "w", .shape = {700}});
+                spec.add_unit("experts", VESCOMM_FSDP_EXPERTS);
+                spec.add_parameter(2, {.name = "w", .shape = {4, 250}});
+                Engine engine(spec, comm);
+                EXPECT_EQ(engine.counters().allocated_bytes,
+                          spec.report(2, comm.rank()).peak_bytes);
+                engine.initialise([](std::uint64_t, std::int64_t, std::span<float> values,
+                                     std::uint64_t) { std::ranges::fill(values, 1.0f); });
+                engine.begin(VESCOMM_FSDP_LAST);
+                for (const std::uint64_t unit : {0, 1, 2}) engine.pre_forward(unit);
+                for (const std::uint64_t unit : {2, 1, 0}) engine.post_forward(unit);
+                for (const std::uint64_t unit : {2, 1, 0}) engine.pre_backward(unit);
+                for (const std::uint64_t unit : {2, 1, 0}) engine.post_backward(unit);
+                engine.finish_backward();
+                engine.step();
+            });
 }
 
 TEST(Experts, AreTheSameOnAllRanks) {

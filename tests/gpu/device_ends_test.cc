@@ -110,6 +110,26 @@ TEST(DeviceEnds, MemoryOfWorkThatHangsIsLeaked) {
     EXPECT_EQ(take_violations(), "");
 }
 
+TEST(DeviceEnds, MemoryThatStaysRegisteredIsLeaked) {
+    std::atomic<int> failures{0};
+    const int frees = gpu_double::calls_of("ncclMemFree");
+    run_device_ranks(2, device_options(), [&](DeviceRank &r) {
+        void *memory = nullptr;
+        ASSERT_EQ(vescomm_gpu_malloc(r.gpu, 4, &memory), VESCOMM_OK);
+        if (r.rank == 0) gpu_double::fail_call("ncclCommWindowDeregister", 0, nccl::system_error);
+        if (vescomm_gpu_mfree(r.gpu, memory) == VESCOMM_OK) return;
+        ++failures;
+        EXPECT_NE(std::string(vescomm_get_last_error())
+                      .find("ncclCommWindowDeregister() failed on rank "),
+                  std::string::npos)
+            << vescomm_get_last_error();
+    });
+    gpu_double::fail_call("", 0, 0);
+    EXPECT_GT(failures, 0);
+    EXPECT_EQ(gpu_double::calls_of("ncclMemFree"), frees + 2 * 2 - 1);
+    EXPECT_EQ(take_violations(), "");
+}
+
 TEST(DeviceEnds, MemoryIsFreedAlsoAfterTheCommunicator) {
     run_device_ranks(2, device_options(), [](DeviceRank &r) {
         void *memory = nullptr;

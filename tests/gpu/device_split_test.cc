@@ -117,6 +117,26 @@ TEST(DeviceSplit, WaitsForTheWorkOfTheParent) {
     EXPECT_EQ(take_violations(), "");
 }
 
+TEST(DeviceSplit, APartWithoutMemoryLeavesTheParentAsItIs) {
+    run_session(4, [](SessionRank &r) {
+        ASSERT_EQ(r.create(), VESCOMM_OK);
+        const bool fails = r.rank >= 2;
+        vescomm_gpu_comm_options_t options = vescomm_gpu_comm_options_init();
+        if (fails) options.workspace_bytes = std::uint64_t{1} << 45;
+        Part part;
+        part.comm = r.split_host(fails ? 1 : 0, 0);
+        const auto status = vescomm_gpu_comm_split(r.gpu, part.comm, &options, &part.gpu);
+        EXPECT_EQ(status, fails ? VESCOMM_ERROR_OUT_OF_MEMORY : VESCOMM_OK)
+            << vescomm_get_last_error();
+        EXPECT_EQ(part.gpu == nullptr, fails);
+        if (!fails) expect_values(r, part.gpu, part.comm);
+        expect_values(r, r.gpu, r.comm);
+        part.free();
+    });
+    EXPECT_EQ(take_violations(), "");
+    EXPECT_EQ(live_communicators(), 0);
+}
+
 // ---- without ncclCommSplit() ----
 
 TEST(DeviceSplit, AllRanksCreateANewCommunicatorIfOneCannotSplit) {
@@ -133,6 +153,7 @@ TEST(DeviceSplit, AllRanksCreateANewCommunicatorIfOneCannotSplit) {
                 DeviceCommunicator::split(*parent, part != nullptr ? part->value : nullptr, {});
             EXPECT_EQ(made.value == nullptr, r.rank == 2);
             if (made.value != nullptr) {
+                made.value->complete_split();
                 made.parent = part->value;
                 EXPECT_FALSE(made.value->derived());
                 expect_values(r, &made, part);

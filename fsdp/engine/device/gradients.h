@@ -72,9 +72,10 @@ private:
     Streams &streams_;
     const GradientFactors factors_;
     GradientUnits units_;
-    SlotBuffers buffers_;
+    // Destroyed after the buffers, which wait for the device. Their creation may fail on one rank.
     Bytes scratch_;  // in f32: scaled sums that are added, sums over replicas of pinned memory
     std::vector<SlotEvents> events_;  // by slot
+    SlotBuffers buffers_;
     Transfers transfers_;  // by slot: their starts by the host
     bool sending_ = false;  // sums of this micro-batch were started
     bool connected_[2] = {};  // by kind of unit

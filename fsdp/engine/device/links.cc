@@ -6,6 +6,7 @@
 #include <exception>
 #include <thread>
 
+#include "fsdp/engine/or_abort.h"
 #include "fsdp/error.h"
 
 namespace vescomm::fsdp::device {
@@ -21,24 +22,29 @@ std::string late_sentence(const Communicator &world, const char *work_of) {
 
 }  // namespace
 
-Link::Link(vescomm_comm_t *comm) : host_(comm) {
+Link::Link(const Comms &comms, const Communicator &comm)
+    : host_(comm.get()), ranks_(comms.describe(comm)) {
     vescomm_gpu_comm_t *made = nullptr;
-    check(vescomm_gpu_comm_create(comm, nullptr, &made));
+    require(vescomm_gpu_comm_create(host_, nullptr, &made));
     comm_.reset(made);
     // No effect, unless the communicator forbids sums on devices: then the engine is not created.
-    check(vescomm_gpu_all_reduce(made, nullptr, nullptr, 0, VESCOMM_I64, VESCOMM_SUM, nullptr));
+    require(vescomm_gpu_all_reduce(made, nullptr, nullptr, 0, VESCOMM_I64, VESCOMM_SUM, nullptr));
 }
 
-Link::Link(Link &parent, vescomm_comm_t *comm) : host_(comm) {
+Link::Link(Link &parent, const Comms &comms, const Communicator &comm)
+    : host_(comm.get()), ranks_(comms.describe(comm)) {
     vescomm_gpu_comm_t *made = nullptr;
-    check(vescomm_gpu_comm_split(parent.get(), comm, nullptr, &made));
+    require(vescomm_gpu_comm_split(parent.get(), host_, nullptr, &made));
     comm_.reset(made);
 }
 
-Links::Links(Comms &comms, const Mesh &mesh) : comms_(comms), shard_(comms.shard().get()) {
-    if (mesh.secondary_ranks > 0) gather_.emplace(shard_, comms.gather().get());
-    if (mesh.replicas() > 1) replica_.emplace(comms.replica().get());
-    if (mesh.expert_ranks > 1) experts_.emplace(comms.shard(UnitKind::experts).get());
+// The others get the reason before the links of this rank end, which is a call that they compare.
+Links::Links(Comms &comms, const Mesh &mesh) : comms_(comms), shard_(comms, comms.shard()) {
+    or_abort(comms_, [&] {
+        if (mesh.secondary_ranks > 0) gather_.emplace(shard_, comms, comms.gather());
+        if (mesh.replicas() > 1) replica_.emplace(comms, comms.replica());
+        if (mesh.expert_ranks > 1) experts_.emplace(comms, comms.shard(UnitKind::experts));
+    });
 }
 
 void Links::wait(const Event &event) {
@@ -62,7 +68,7 @@ void Links::wait(cuda::Stream stream) {
 
 void Links::check_all() {
     end_broken();
-    for (const Link *link : all()) check(vescomm_gpu_comm_check(link->get()));
+    for (const Link *link : all()) link->require(vescomm_gpu_comm_check(link->get()));
 }
 
 std::vector<Link *> Links::all() {

@@ -10,12 +10,14 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "fsdp/engine/comms.h"
 #include "fsdp/engine/device/cuda.h"
 #include "fsdp/engine/device/streams.h"
+#include "fsdp/error.h"
 #include "vescomm/gpu.h"
 
 namespace vescomm::fsdp::device {
@@ -24,19 +26,23 @@ namespace vescomm::fsdp::device {
 // share a workspace.
 class Link {
 public:
-    // Collective.
-    explicit Link(vescomm_comm_t *comm);
+    // `comm`: one of `comms`, which must outlive the link. Collective.
+    Link(const Comms &comms, const Communicator &comm);
     // Its ranks are some of those of the parent. Collective, on all ranks of the parent.
-    Link(Link &parent, vescomm_comm_t *comm);
+    Link(Link &parent, const Comms &comms, const Communicator &comm);
 
     vescomm_gpu_comm_t *get() const { return comm_.get(); }
     // True if its communicator of the host is broken. Makes progress on it.
     bool broken() const { return vescomm_comm_progress(host_) != VESCOMM_OK; }
+    // Throws Failure unless the status of a call on the communicator is VESCOMM_OK.
+    void require(vescomm_status_t status) const {
+        if (status != VESCOMM_OK) throw Failure(status, vescomm_get_last_error() + ranks_);
+    }
     // Calls the body, a collective call on the stream, after the earlier ones of all streams.
     template <typename Body>
     void call(cuda::Stream stream, Body &&body) {
         last_.wait_on(stream);
-        check(std::forward<Body>(body)(comm_.get()));
+        require(std::forward<Body>(body)(comm_.get()));
         last_.record(stream);
     }
 
@@ -45,6 +51,7 @@ private:
         void operator()(vescomm_gpu_comm_t *comm) const noexcept { vescomm_gpu_comm_free(comm); }
     };
     vescomm_comm_t *host_;
+    std::string ranks_;  // of Comms::describe()
     std::unique_ptr<vescomm_gpu_comm_t, Free> comm_;
     Event last_;
 };
@@ -63,6 +70,7 @@ public:
         return gather_ && kind == UnitKind::dense ? *gather_ : shard(kind);
     }
     Link &replica() { return replica_ ? *replica_ : shard_; }
+    Comms &comms() { return comms_; }
     // Waits until an event is reached, at most the timeout, or a rank fails. Throws Failure.
     void wait(const Event &event);
     // Waits as above until all work of a stream of the trainer is complete.
@@ -98,7 +106,7 @@ class Registered {
 public:
     Registered() = default;
     Registered(Link &link, std::uint64_t bytes) : link_(&link) {
-        if (bytes > 0) check(vescomm_gpu_malloc(link.get(), bytes, &data_));
+        if (bytes > 0) link.require(vescomm_gpu_malloc(link.get(), bytes, &data_));
     }
     ~Registered() {
         if (data_ != nullptr) vescomm_gpu_mfree(link_->get(), data_);

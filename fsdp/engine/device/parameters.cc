@@ -19,9 +19,9 @@ Parameters::Parameters(const ModelPlan &plan, const Shards &shards, int position
       links_(links),
       streams_(streams),
       copies_(plan, position),
+      slots_(plan.slots.size()),
       buffers_(plan, position, SlotUse::parameters, unit_names, links),
       codes_(plan, shards, position, unit_names, links),
-      slots_(plan.slots.size()),
       transfers_(transfers) {}
 
 bool Parameters::gather(int unit, int slot, const Announcement &announcement) {

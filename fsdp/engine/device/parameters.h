@@ -71,10 +71,11 @@ private:
     Watch &watch_;
     Links &links_;
     Streams &streams_;
-    SecondaryCopies copies_;  // destroyed after the buffers, which wait for the device
+    // Destroyed after the buffers, which wait for the device. Their creation may fail on one rank.
+    SecondaryCopies copies_;
+    std::vector<Slot> slots_;
     SlotBuffers buffers_;
     Codes codes_;
-    std::vector<Slot> slots_;
     Transfers transfers_;  // by slot: their starts by the host
     std::vector<const Link *> connected_;  // those with a gather
     std::vector<vescomm_gpu_buffer_t *> group_;  // of one call

@@ -2,25 +2,33 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fsdp/engine/device/slot_buffers.h"
 
+#include "fsdp/engine/or_abort.h"
+
 namespace vescomm::fsdp::device {
 
 SlotBuffers::SlotBuffers(const ModelPlan &plan, int position, SlotUse use,
                          std::span<const std::string> unit_names, Links &links)
     : plan_(plan), position_(position), places_(plan, use) {
+    // As in Links: the end of buffers and memory is a call that other ranks compare.
+    or_abort(links.comms(), [&] { make(unit_names, links); });
+}
+
+void SlotBuffers::make(std::span<const std::string> unit_names, Links &links) {
     for (std::size_t slot = 0; slot < places_.sizes().size(); ++slot)
         slots_.emplace_back(link(links, places_.kind(slot)), places_.sizes()[slot]);
-    for (std::size_t unit = 0; unit < plan.of_unit.size(); ++unit)
+    for (std::size_t unit = 0; unit < plan_.of_unit.size(); ++unit)
         for (const int slot : places_.slots_of(unit)) {
             std::vector<vescomm_gpu_buffer_t *> &list = lists_[{slot, unit}];
-            for (const std::size_t bucket : plan.of_unit[unit]) {
+            const Link &creator = link(links, plan_.kinds[unit]);
+            for (const std::size_t bucket : plan_.of_unit[unit]) {
                 if (!travels(bucket)) continue;
                 vescomm_gpu_buffer_options_t chosen = places_.options(bucket);
                 chosen.name = unit_names[unit].c_str();
                 chosen.memory = slots_[slot].data();
                 chosen.offset_bytes = places_.offset(bucket);
                 vescomm_gpu_buffer_t *made = nullptr;
-                check(vescomm_gpu_buffer_create(link(links, plan.kinds[unit]).get(),
-                                                places_.layout(bucket).get(), &chosen, &made));
+                creator.require(vescomm_gpu_buffer_create(
+                    creator.get(), places_.layout(bucket).get(), &chosen, &made));
                 buffers_.emplace_back(made);
                 list.push_back(made);
             }

@@ -38,6 +38,7 @@ public:
     std::uint64_t bytes() const { return places_.bytes(); }
 
 private:
+    void make(std::span<const std::string> unit_names, Links &links);
     Link &link(Links &links, UnitKind kind) const;
 
     const ModelPlan &plan_;

@@ -94,7 +94,9 @@ typedef struct vescomm_fsdp_spec_options {
      *  used if parameters are kept gathered. */
     int32_t slots;
     /** Number of gradient slots: units whose gradients are written or in transfer at the same time.
-     *  0: 2. Not used if whole gradients are kept. */
+     *  0: 2. Not used if whole gradients are kept. A unit to whose parameters another one is tied
+     *  holds its slot from the first backward pass of these units to its own: give one more for
+     *  each such unit that is not large. */
     int32_t gradient_slots;
     vescomm_fsdp_order_t order;
     /** Not 0: a gathered unit stays gathered until the next step; takes a unit slot for each unit.

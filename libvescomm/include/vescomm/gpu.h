@@ -177,7 +177,8 @@ VESCOMM_API vescomm_status_t vescomm_gpu_comm_create(vescomm_comm_t *comm,
  *         @p parent, and if a stream of the device is captured. VESCOMM_ERROR_MISMATCH: the options
  *         differ. VESCOMM_ERROR_TIMEOUT, VESCOMM_ERROR_PEER_FAILED, VESCOMM_ERROR_SYSTEM: if
  *         ncclCommSplit() fails on a rank, all ranks of @p parent have an error, and @p parent is
- *         broken. Otherwise as vescomm_gpu_comm_create(), on the ranks of @p comm.
+ *         broken. Otherwise as vescomm_gpu_comm_create(), on the ranks of @p comm, and @p parent
+ *         stays usable.
  *
  * Collective: yes, all ranks of @p parent, same order.
  * Blocking: yes, at most the timeout of the parent's vescomm_comm_t for the work of the device, the

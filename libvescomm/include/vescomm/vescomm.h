@@ -551,7 +551,8 @@ VESCOMM_API vescomm_status_t vescomm_comm_abort(vescomm_comm_t *comm, const char
  *
  * @return VESCOMM_OK, also when an earlier call succeeded. The first error of a broken
  *         communicator. VESCOMM_ERROR_TIMEOUT: a rank has not called it; the error text names the
- *         rank. VESCOMM_ERROR_PEER_FAILED. After an error the communicator is broken.
+ *         rank. VESCOMM_ERROR_PEER_FAILED. After an error the communicator is broken. After a
+ *         timeout it is broken on this rank alone: the others may go on without it.
  *
  * Collective: yes.  Blocking: until all ranks have called it, at most the timeout.
  * Threads: one at a time per communicator.  Source: ncclCommFinalize.  Since: 0.1

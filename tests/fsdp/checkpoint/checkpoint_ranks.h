@@ -66,7 +66,7 @@ inline void write_text(const std::string &path, const std::string &text) {
     std::ofstream(path, std::ios::binary | std::ios::trunc) << text;
 }
 
-// What a SaveJob saves.
+// The contents of a SaveJob.
 inline std::function<SaveJob::Contents()> contents_of(std::span<const Piece> pieces,
                                                       const std::vector<Extra> &extras = {}) {
     return [=] { return SaveJob::Contents{{pieces.begin(), pieces.end()}, extras}; };

@@ -64,6 +64,25 @@ TEST(DeviceWaits, RefuseACapturedStream) {
     EXPECT_EQ(gpu_double::take_violations(), "");
 }
 
+// Trains up to the norm, which fails; returns the error.
+std::string failure_of_backward(Engine &engine, const Described &described,
+                                const Communicator &comm, gpu_double::Device &device) {
+    try {
+        for (std::uint64_t unit = 2; unit-- > 0;) {
+            engine.pre_backward(unit, device.stream);
+            write_on_device(engine, described.ids[unit], 0, comm.rank(), comm.ranks(), false,
+                            device);
+            engine.post_backward(unit, device.stream);
+        }
+        engine.finish_backward(device.stream);
+        engine.norm();
+        ADD_FAILURE() << "no failure";
+    } catch (const Error &error) {
+        return error.what();
+    }
+    return "";
+}
+
 TEST(DeviceWaits, EndWhenNcclFails) {
     std::barrier all(2);
     run_ranks(2, [&](Communicator &comm) {
@@ -82,24 +101,66 @@ TEST(DeviceWaits, EndWhenNcclFails) {
         if (comm.rank() == 1) gpu_double::break_device(1, vescomm::internal::nccl::remote_error);
         all.arrive_and_wait();
         // The sum of the norm is a call of NCCL, whatever method the units have.
-        try {
-            for (std::uint64_t unit = 2; unit-- > 0;) {
-                engine.pre_backward(unit, device.stream);
-                write_on_device(engine, described.ids[unit], 0, comm.rank(), 2, false, device);
-                engine.post_backward(unit, device.stream);
-            }
-            engine.finish_backward(device.stream);
-            engine.norm();
-            ADD_FAILURE() << "no failure";
-        } catch (const Error &error) {
-            EXPECT_NE(std::string(error.what()).find("failed on rank 1: remote process"),
-                      std::string::npos)
-                << error.what();
-        }
+        const std::string why = failure_of_backward(engine, described, comm, device);
+        EXPECT_NE(why.find("failed on rank 1: remote process"), std::string::npos) << why;
         EXPECT_THROW(engine.wait_stream(device.stream), Error);
         EXPECT_EQ(cudaStreamSynchronize(device.stream), 0);
     });
     EXPECT_EQ(gpu_double::take_violations(), "");
+}
+
+// Ranks of a group are not those of the engine.
+TEST(DeviceWaits, AFailureInAGroupSaysWhichRanksItHas) {
+    std::barrier<> all(4);
+    run_ranks(4, [&](Communicator &comm) {
+        gpu_double::Device device(comm.rank());
+        const Described described = describe(small_model(), "hsdp:2", on_device());
+        Engine engine(described.spec, comm);
+        fill(engine);
+        engine.begin(VESCOMM_FSDP_LAST);
+        for (std::uint64_t unit = 0; unit < 2; ++unit) {
+            engine.pre_forward(unit, device.stream);
+            engine.post_forward(unit, device.stream);
+        }
+        engine.wait_stream(device.stream);
+        all.arrive_and_wait();
+        if (comm.rank() == 3) gpu_double::break_device(3, vescomm::internal::nccl::system_error);
+        all.arrive_and_wait();
+        const std::string why = failure_of_backward(engine, described, comm, device);
+        EXPECT_TRUE(why.find("(rank 0 of the shard group is rank 2)") != std::string::npos ||
+                    why.find("(rank r of the replicas is rank 1 + 2 * r)") != std::string::npos)
+            << why;
+    });
+    EXPECT_EQ(gpu_double::take_violations(), "");
+}
+
+// Memory that one rank lacks at any time is no difference between programs.
+TEST(DeviceWaits, ACreationWithoutMemoryOnOneRankIsNoMismatch) {
+    for (int call = 0; call < 24; ++call) {
+        SCOPED_TRACE(call);
+        std::barrier<> all(4);
+        std::atomic<int> failed{0};
+        run_ranks(4, [&](Communicator &comm) {
+            const gpu_double::Device device(comm.rank());
+            const Described described = describe(small_model(), "hsdp:2", on_device());
+            if (comm.rank() == 0)
+                gpu_double::fail_call("ncclMemAlloc", call,
+                                      vescomm::internal::nccl::unhandled_cuda_error);
+            all.arrive_and_wait();
+            try {
+                const Engine engine(described.spec, comm);
+            } catch (const Error &error) {
+                ++failed;
+                EXPECT_TRUE(error.status() == VESCOMM_ERROR_OUT_OF_MEMORY ||
+                            error.status() == VESCOMM_ERROR_ABORTED)
+                    << error.what();
+            }
+            all.arrive_and_wait();
+        });
+        gpu_double::fail_call("", 0, 0);
+        EXPECT_TRUE(failed == 0 || failed == 4) << failed;
+        EXPECT_EQ(gpu_double::take_violations(), "");
+    }
 }
 
 TEST(DeviceWaits, EndWhenAnotherRankFails) {

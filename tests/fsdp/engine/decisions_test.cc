@@ -457,7 +457,17 @@ TEST(EventLog, NamesTheRanksAndEventsThatDiffer) {
     first.note(Event::step, no_unit, 1);
     third.note(Event::step, no_unit, 2);
     all = {first.now(), third.now()};
-    EXPECT_NE(compare(all, names).find("in step"), std::string::npos);
+    EXPECT_EQ(compare(all, names).find("the arguments of ranks 0 and 1 differ, of step or an"), 0u)
+        << compare(all, names);
+    // Another number of events before the same one.
+    EventLog fourth = second = first;
+    second.note(Event::begin);
+    second.note(Event::step);
+    fourth.note(Event::step);
+    all = {second.now(), fourth.now()};
+    EXPECT_EQ(
+        compare(all, names).find("the events of ranks 0 and 1 differ before step (event 5 of"), 0u)
+        << compare(all, names);
 }
 
 // Ranks do not meet in an initialisation, so that the events after it are those that differ.
