@@ -101,18 +101,18 @@ std::vector<std::uint64_t> hashes_of_axes(const Spec &spec) {
 }
 
 std::vector<std::uint64_t> hashes_of_groups(const Spec &spec) {
-    std::vector<std::uint64_t> hashes;
-    for (std::size_t number = 0; number < spec.groups().size(); ++number) {
-        const Group &group = spec.groups()[number];
-        std::string text =
-            fmt::format("{} {} {};", group.kind.name, group.settings.size(), group.block_elements);
+    std::vector<std::string> texts;
+    for (const Group &group : spec.groups()) {
+        std::string &text = texts.emplace_back(
+            fmt::format("{} {} {};", group.kind.name, group.settings.size(), group.block_elements));
         text.append(reinterpret_cast<const char *>(group.settings.data()), group.settings.size());
         for (const Group::State &state : group.states)
             text += fmt::format("{} {} {};", state.name, state.type, state.per_block);
-        for (std::size_t id = 0; id < spec.parameters().size(); ++id)
-            if (spec.parameters()[id].group == number) text += fmt::format("{};", id);
-        hashes.push_back(hash_of_text(text));
     }
+    for (std::size_t id = 0; id < spec.parameters().size(); ++id)
+        if (const auto group = spec.parameters()[id].group) texts[*group] += fmt::format("{};", id);
+    std::vector<std::uint64_t> hashes;
+    for (const std::string &text : texts) hashes.push_back(hash_of_text(text));
     return hashes;
 }
 

@@ -3,6 +3,8 @@
 #include "gpu/nccl_communicator.h"
 
 #include <algorithm>
+#include <atomic>
+#include <memory>
 #include <utility>
 
 namespace vescomm::internal {
@@ -48,17 +50,24 @@ bool NcclCommunicator::finalize(bool idle) noexcept {
         forget("work of the device may still read windows of other ranks");
         return true;
     }
-    const BackgroundCall end = call_on_device(
-        libraries_.cuda, device_, [nccl = libraries_.nccl, comm = nccl_](const cuda::Runtime &) {
-            const nccl::Result result = nccl.comm_finalize(comm);
-            return result == nccl::success ? nccl.comm_destroy(comm) : result;
-        });
+    // The thread destroys it, unless this one takes it to revoke it.
+    const auto taken = std::make_shared<std::atomic<bool>>(false);
+    const BackgroundCall end =
+        call_on_device(libraries_.cuda, device_,
+                       [nccl = libraries_.nccl, comm = nccl_, taken](const cuda::Runtime &) {
+                           const nccl::Result result = nccl.comm_finalize(comm);
+                           if (taken->exchange(true)) return nccl::system_error;
+                           return result == nccl::success ? nccl.comm_destroy(comm) : result;
+                       });
     const Deadline limit = comm_.deadline();
     const auto turn = [&] { return Deadline::after(std::min(limit.seconds_left(), 0.01)); };
     while (!end.wait(turn()) && !comm_.failure().broken() && !limit.expired()) continue;
-    // Other ranks have failed: it may end nevertheless, and at the latest by a revocation.
-    if (!end.done() && !limit.expired() && !end.wait(Deadline::after(grace_seconds)) && revoke())
+    // Other ranks have failed: it may end nevertheless, or by a revocation, after which the caller
+    // aborts it.
+    if (!end.done() && !limit.expired() && !end.wait(Deadline::after(grace_seconds))) {
+        if (libraries_.nccl.comm_revoke != nullptr && !taken->exchange(true)) revoke();
         end.wait(end_limit(comm_));
+    }
     if (end.done() && end.result() != nccl::success) return false;
     nccl_ = nullptr;
     if (end.done()) return true;

@@ -371,6 +371,27 @@ TEST(Spec, NamesTheAxisOrGroupThatDiffers) {
             return spec;
         },
         "settings or states of group 0, whose kind is \"adamw\" here");
+    // Parameters in no group, if there are any, make one more.
+    expect_on_both(
+        [](int rank) {
+            Spec spec;
+            spec.add_parameter(
+                spec.add_unit("unit"),
+                {.name = "w", .shape = {3}, .flags = rank == 0 ? 0 : VESCOMM_FSDP_FROZEN});
+            return spec;
+        },
+        "differ in unit 0, which is \"unit\" here");
+    expect_on_both(
+        [](int rank) {
+            Spec spec;
+            const std::uint64_t unit = spec.add_unit("unit");
+            for (const char *name : {"a", "b"})
+                spec.add_parameter(unit, {.name = name, .shape = {3}});
+            const std::uint64_t ids[] = {rank == 0 ? 0u : 1u};
+            spec.add_group(ids, vescomm_optimizer_get_adamw(), nullptr);
+            return spec;
+        },
+        "settings or states of group 0, whose kind is \"adamw\" here");
 }
 
 }  // namespace

@@ -32,8 +32,9 @@ BufferProblem on_buffers(Collective collective, const Nodes &nodes, std::int64_t
 
 ArrayProblem on_arrays(Collective collective, const Nodes &nodes, std::int64_t elements) {
     ArrayProblem problem(common_of(collective, nodes, elements));
-    problem.staging = {0, 1 << 18};
-    problem.partial = {0, 1 << 17};
+    const SlotBytes sizes = slot_bytes(nodes);
+    problem.staging = {0, sizes.staging / 4};
+    problem.partial = {0, sizes.partial / 4};
     const int ranks = problem.ranks();
     if (collective == Collective::all_to_all_v)
         problem.exchange = Exchange::whole(

@@ -68,6 +68,18 @@ void expect_exports(const std::string &folder, const std::vector<Tensor> &model,
     EXPECT_EQ(exported.size(), count);
 }
 
+TEST(CheckpointExport, OfAModelWithoutTensorsHasAFileWithoutTensors) {
+    TemporaryFolder folder;
+    ASSERT_EQ(save_at(folder.path("c"), 2, {}, 7), (std::vector<std::string>{"", ""}));
+    Checkpoint checkpoint(folder.path("c"));
+    export_safetensors(checkpoint, folder.path("e"), {"master", 1000});
+    EXPECT_TRUE(read_export(folder.path("e")).empty());
+    int files = 0;
+    for (const auto &entry : fs::directory_iterator(folder.path("e")))
+        if (entry.path().extension() == ".safetensors") ++files;
+    EXPECT_EQ(files, 1);
+}
+
 TEST(CheckpointExport, HasWholeTensorsInFilesOfAnySize) {
     TemporaryFolder folder;
     const std::vector<Tensor> model = model_of_all_types();
