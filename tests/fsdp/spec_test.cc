@@ -388,7 +388,8 @@ TEST(Spec, NamesTheAxisOrGroupThatDiffers) {
             for (const char *name : {"a", "b"})
                 spec.add_parameter(unit, {.name = name, .shape = {3}});
             const std::uint64_t ids[] = {rank == 0 ? 0u : 1u};
-            spec.add_group(ids, vescomm_optimizer_get_adamw(), nullptr);
+            const vescomm_adamw_settings_t settings = vescomm_adamw_settings_init();
+            spec.add_group(ids, vescomm_optimizer_get_adamw(), &settings);
             return spec;
         },
         "settings or states of group 0, whose kind is \"adamw\" here");
