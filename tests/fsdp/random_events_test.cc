@@ -226,9 +226,18 @@ bool names_an_event(const std::string &sentence) {
     return false;
 }
 
+unsigned number_in(const char *variable, unsigned otherwise) {
+    const char *text = std::getenv(variable);
+    return text != nullptr ? static_cast<unsigned>(std::strtoul(text, nullptr, 10)) : otherwise;
+}
+
 unsigned repetitions() {
-    const char *text = std::getenv("VESCOMM_TEST_REPETITIONS");
-    return text != nullptr ? static_cast<unsigned>(std::strtoul(text, nullptr, 10)) : 6;
+    return number_in("VESCOMM_TEST_REPETITIONS", 6);
+}
+
+// Sequences of each seed, which share an engine.
+unsigned rounds() {
+    return number_in("VESCOMM_TEST_ROUNDS", 12);
 }
 
 // Steps of permitted events, on rank 0.
@@ -258,7 +267,7 @@ void run_seed(unsigned seed, int ranks, Steps &steps) {
         Engine engine(small.spec, comm);
         small.fill(engine);
         std::mt19937 own(seed * 31 + static_cast<unsigned>(comm.rank()));
-        for (int round = 0; round < 12; ++round) {
+        for (unsigned round = 0; round < rounds(); ++round) {
             // Wrong events: the same on all ranks, or other ones on each rank. No step is among
             // them, so the parameters do not change.
             const bool differ = random() % 2 == 0;
@@ -288,7 +297,7 @@ void run_seed(unsigned seed, int ranks, Steps &steps) {
                     << error.what();
                 small.expected = before;
                 if (comm.rank() == 0) ++steps.out_of_slots;
-                random.seed(seed + static_cast<unsigned>(round) * 1000);
+                random.seed(seed + round * 1000);
                 engine.reset();
             }
             engine.check_replicas();
