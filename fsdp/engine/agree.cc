@@ -28,6 +28,10 @@ std::uint64_t hash_of_text(const std::string &text) {
     return hash_of(text.data(), text.size());
 }
 
+std::uint64_t hash_of_all(const std::vector<std::uint64_t> &values) {
+    return hash_of(values.data(), values.size() * sizeof(std::uint64_t));
+}
+
 // A value that ranks compare, as the bits of 64: of an integer, or of a double.
 struct Option {
     template <std::integral Integer>
@@ -120,7 +124,7 @@ std::uint64_t hash_of_options(const Spec &spec) {
     std::vector<std::uint64_t> all = bits_of(options_of(spec));
     const std::vector<std::uint64_t> more = hashes_of_axes(spec);
     all.insert(all.end(), more.begin(), more.end());
-    return hash_of(all.data(), all.size() * sizeof all[0]);
+    return hash_of_all(all);
 }
 
 std::uint64_t hash_of_unit(const Spec &spec, std::size_t unit) {
@@ -172,15 +176,20 @@ Failure differ(int rank, const std::string &what) {
                                rank, what));
 }
 
+// Returns an error that names the first option that differs and its values, if one does.
+std::optional<Failure> compare_options(vescomm_comm_t *comm, const std::vector<Option> &options,
+                                       int ranks) {
+    const auto found = find_difference(comm, bits_of(options), ranks);
+    if (!found) return std::nullopt;
+    const Option &option = options[found->position];
+    return differ(found->rank, fmt::format("{}, which is {} on rank 0 and {} on rank {}",
+                                           option.name, option.text_of(found->of_first),
+                                           option.text_of(found->of_rank), found->rank));
+}
+
 // Returns an error that names an option or axis that differs.
 Failure find_different_option(vescomm_comm_t *comm, const Spec &spec, int ranks) {
-    const std::vector<Option> options = options_of(spec);
-    if (const auto found = find_difference(comm, bits_of(options), ranks)) {
-        const Option &option = options[found->position];
-        return differ(found->rank, fmt::format("{}, which is {} on rank 0 and {} on rank {}",
-                                               option.name, option.text_of(found->of_first),
-                                               option.text_of(found->of_rank), found->rank));
-    }
+    if (auto failure = compare_options(comm, options_of(spec), ranks)) return *failure;
     // All ranks have as many axes.
     const auto found = find_difference(comm, hashes_of_axes(spec), ranks).value();
     return differ(found.rank, fmt::format("axis {}, which is \"{}\" here", found.position,
@@ -189,11 +198,9 @@ Failure find_different_option(vescomm_comm_t *comm, const Spec &spec, int ranks)
 
 // Returns an error that names a group that differs.
 Failure find_different_group(vescomm_comm_t *comm, const Spec &spec, int ranks) {
-    const std::vector<std::uint64_t> number = {spec.groups().size()};
-    if (const auto found = find_difference(comm, number, ranks))
-        return differ(found->rank, fmt::format("the number of groups, which is {} on rank 0 and {} "
-                                               "on rank {}",
-                                               found->of_first, found->of_rank, found->rank));
+    if (auto failure =
+            compare_options(comm, {{"the number of groups", spec.groups().size()}}, ranks))
+        return *failure;
     const auto found = find_difference(comm, hashes_of_groups(spec), ranks).value();
     return differ(found.rank,
                   fmt::format("settings or states of group {}, whose kind is \"{}\" here",
@@ -243,10 +250,8 @@ std::optional<Model> agree_on_model(const Spec &spec, const Communicator &world,
             model.unit_names.push_back(model.spec.units()[unit].name);
             units.push_back(hash_of_unit(model.spec, unit));
         }
-        const std::vector<std::uint64_t> groups = hashes_of_groups(model.spec);
-        mine = {1, hash_of_options(model.spec), units.size(),
-                hash_of(units.data(), units.size() * sizeof(units[0])),
-                hash_of(groups.data(), groups.size() * sizeof(groups[0]))};
+        mine = {1, hash_of_options(model.spec), units.size(), hash_of_all(units),
+                hash_of_all(hashes_of_groups(model.spec))};
     } catch (const Failure &error) {
         // A rank without a plan reports it to the others, which would wait for it.
         refusal = error;

@@ -385,8 +385,7 @@ void Engine::refuse_in_callback() const {
         refuse(
             "an optimizer, or the function that sets initial values, called it while the engine "
             "was calling that; only functions that read the engine, and vescomm_fsdp_progress(), "
-            "are "
-            "permitted there");
+            "are permitted there");
 }
 
 vescomm_comm_t *Engine::comm() {

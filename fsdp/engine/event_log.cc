@@ -68,9 +68,8 @@ std::string compare(std::span<const Announcement> of_ranks,
                 text(first), rank, text(other));
         if (other.hash == first.hash)
             return fmt::format(
-                "the arguments of ranks 0 and {} differ, of {} or an earlier event, "
-                "such as vescomm_fsdp_scale() or vescomm_fsdp_set_group(); use the same on every "
-                "rank",
+                "the arguments of ranks 0 and {} differ, of {} or an earlier event, such as "
+                "vescomm_fsdp_scale() or vescomm_fsdp_set_group(); use the same on every rank",
                 rank, text(first));
         return fmt::format(
             "the events of ranks 0 and {} differ before {} (event {} of rank 0, {} of rank {}); "

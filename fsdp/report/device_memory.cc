@@ -17,7 +17,7 @@ DeviceMemory::DeviceMemory(const Spec &spec, const ModelPlan &plan)
 }
 
 std::uint64_t DeviceMemory::scratch(int position) const {
-    return device::scratch_bytes(spec_, plan_, factors_, position);
+    return device::gradient_scratch_bytes(spec_, plan_, factors_, position);
 }
 
 bool DeviceMemory::has_shards() const {

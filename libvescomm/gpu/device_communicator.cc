@@ -167,9 +167,8 @@ void DeviceCommunicator::create_nccl(const std::vector<std::string> &answers) {
     }
     nccl_.set(made->comm);
     if (failed(result)) {
-        const std::string why = reason(result);
-        if (const std::string advice = advice_on_devices(why, devices); !advice.empty())
-            fail_call(status_of(result), failure_of(function, result) + advice);
+        const std::string advice = advice_on_devices(reason(result), devices);
+        if (!advice.empty()) fail_call(status_of(result), failure_of(function, result) + advice);
     }
     require(result, function);
 }

@@ -55,7 +55,7 @@ void check_address(const char *function, const char *name, const void *address,
                    std::size_t alignment) {
     if (address == nullptr) refuse(function, std::string(name) + " is NULL; it must be given");
     if (reinterpret_cast<std::uintptr_t>(address) % alignment != 0)
-        refuse(function, device::unaligned_text(name, address, alignment));
+        refuse(function, unaligned_text(name, address, alignment));
 }
 
 void check_type(const char *function, vescomm_type_t type) {

@@ -31,8 +31,8 @@ GradientFactors::GradientFactors(const Spec &spec, const ModelPlan &plan) {
     }
 }
 
-std::uint64_t scratch_bytes(const Spec &spec, const ModelPlan &plan, const GradientFactors &factors,
-                            int position) {
+std::uint64_t gradient_scratch_bytes(const Spec &spec, const ModelPlan &plan,
+                                     const GradientFactors &factors, int position) {
     std::uint64_t bytes = 0;
     for (std::size_t bucket = 0; bucket < plan.buckets.size(); ++bucket)
         if (plan.buckets[bucket].trainable && factors.sums[bucket] != 1)

@@ -25,7 +25,7 @@ float average_factor(const Spec &spec, double ranks);
 
 // Bytes for scaled sums that are added, and for sums over replicas of gradient shards in host
 // memory. Gradients allocates them when it is created.
-std::uint64_t scratch_bytes(const Spec &spec, const ModelPlan &plan, const GradientFactors &factors,
-                            int position);
+std::uint64_t gradient_scratch_bytes(const Spec &spec, const ModelPlan &plan,
+                                     const GradientFactors &factors, int position);
 
 }  // namespace vescomm::fsdp::device

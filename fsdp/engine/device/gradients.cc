@@ -28,7 +28,7 @@ Gradients::Gradients(const Model &model, const Shards &shards, int position, Wat
       streams_(streams),
       factors_(model.spec, model.plan),
       units_(model),
-      scratch_(device::scratch_bytes(model.spec, model.plan, factors_, position)),
+      scratch_(gradient_scratch_bytes(model.spec, model.plan, factors_, position)),
       events_(model.plan.gradient_slots.size()),
       buffers_(model.plan, position, SlotUse::gradients, model.unit_names, links),
       transfers_(transfers) {}

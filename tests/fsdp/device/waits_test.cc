@@ -64,9 +64,21 @@ TEST(DeviceWaits, RefuseACapturedStream) {
     EXPECT_EQ(gpu_double::take_violations(), "");
 }
 
-// Trains up to the norm, which fails; returns the error.
-std::string failure_of_backward(Engine &engine, const Described &described,
-                                const Communicator &comm, gpu_double::Device &device) {
+// NCCL fails on the device of rank `broken` between the forward pass and the backward pass of two
+// units. Trains up to the norm, and returns the error.
+std::string failure_of_step(Engine &engine, const Described &described, const Communicator &comm,
+                            gpu_double::Device &device, std::barrier<> &all, int broken,
+                            vescomm::internal::nccl::Result result) {
+    engine.begin(VESCOMM_FSDP_LAST);
+    for (std::uint64_t unit = 0; unit < 2; ++unit) {
+        engine.pre_forward(unit, device.stream);
+        engine.post_forward(unit, device.stream);
+    }
+    engine.wait_stream(device.stream);
+    all.arrive_and_wait();
+    if (comm.rank() == broken) gpu_double::break_device(broken, result);
+    all.arrive_and_wait();
+    // The sum of the norm is a call of NCCL, whatever method the units have.
     try {
         for (std::uint64_t unit = 2; unit-- > 0;) {
             engine.pre_backward(unit, device.stream);
@@ -91,17 +103,8 @@ TEST(DeviceWaits, EndWhenNcclFails) {
         Engine engine(described.spec, comm);
         fill(engine);
         engine.wait_stream(device.stream);
-        engine.begin(VESCOMM_FSDP_LAST);
-        for (std::uint64_t unit = 0; unit < 2; ++unit) {
-            engine.pre_forward(unit, device.stream);
-            engine.post_forward(unit, device.stream);
-        }
-        engine.wait_stream(device.stream);
-        all.arrive_and_wait();
-        if (comm.rank() == 1) gpu_double::break_device(1, vescomm::internal::nccl::remote_error);
-        all.arrive_and_wait();
-        // The sum of the norm is a call of NCCL, whatever method the units have.
-        const std::string why = failure_of_backward(engine, described, comm, device);
+        const std::string why = failure_of_step(engine, described, comm, device, all, 1,
+                                                vescomm::internal::nccl::remote_error);
         EXPECT_NE(why.find("failed on rank 1: remote process"), std::string::npos) << why;
         EXPECT_THROW(engine.wait_stream(device.stream), Error);
         EXPECT_EQ(cudaStreamSynchronize(device.stream), 0);
@@ -117,16 +120,8 @@ TEST(DeviceWaits, AFailureInAGroupSaysWhichRanksItHas) {
         const Described described = describe(small_model(), "hsdp:2", on_device());
         Engine engine(described.spec, comm);
         fill(engine);
-        engine.begin(VESCOMM_FSDP_LAST);
-        for (std::uint64_t unit = 0; unit < 2; ++unit) {
-            engine.pre_forward(unit, device.stream);
-            engine.post_forward(unit, device.stream);
-        }
-        engine.wait_stream(device.stream);
-        all.arrive_and_wait();
-        if (comm.rank() == 3) gpu_double::break_device(3, vescomm::internal::nccl::system_error);
-        all.arrive_and_wait();
-        const std::string why = failure_of_backward(engine, described, comm, device);
+        const std::string why = failure_of_step(engine, described, comm, device, all, 3,
+                                                vescomm::internal::nccl::system_error);
         EXPECT_TRUE(why.find("(rank 0 of the shard group is rank 2)") != std::string::npos ||
                     why.find("(rank r of the replicas is rank 1 + 2 * r)") != std::string::npos)
             << why;
