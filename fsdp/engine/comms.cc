@@ -88,7 +88,10 @@ void Comms::wait(const Communicator &comm, vescomm_request_t *request) {
         fail_interrupted();
     }
     const std::string why = vescomm_get_last_error();
-    throw Failure(status, why + describe(comm));
+    const vescomm_status_t own = vescomm_request_test(request);
+    if (own < 0) throw Failure(own, vescomm_get_last_error() + describe(comm));
+    progress();  // throws the failure of another communicator; the request goes on, or is complete
+    throw Failure(status, why);
 }
 
 std::string Comms::describe(const Communicator &comm) const {
@@ -136,13 +139,16 @@ void Comms::poll_until(const std::function<bool()> &ready,
 }
 
 void Comms::progress() {
-    if (parent_ != nullptr) check(vescomm_comm_progress(parent_));
-    world_.progress();
-    for (const auto *comm : {&shard_, &gather_, &replica_, &experts_}) {
-        const vescomm_status_t status = *comm ? vescomm_comm_progress((*comm)->get()) : VESCOMM_OK;
-        if (status != VESCOMM_OK)
-            throw Failure(status, vescomm_get_last_error() + describe(**comm));
-    }
+    if (parent_ != nullptr)
+        if (const vescomm_status_t status = vescomm_comm_progress(parent_); status != VESCOMM_OK)
+            throw Failure(status, vescomm_get_last_error());
+    const auto advance = [&](const Communicator &comm) {
+        const vescomm_status_t status = vescomm_comm_progress(comm.get());
+        if (status != VESCOMM_OK) throw Failure(status, vescomm_get_last_error() + describe(comm));
+    };
+    advance(world_);
+    for (const auto *comm : {&shard_, &gather_, &replica_, &experts_})
+        if (*comm) advance(**comm);
 }
 
 // A split in which no rank takes part is an all-gather over the control plane, whose result reaches

@@ -155,6 +155,13 @@ vescomm_status_t vescomm_gpu_wait(vescomm_gpu_comm_t *comm, void *stream) {
     });
 }
 
+vescomm_status_t vescomm_gpu_order_stream(vescomm_gpu_comm_t *comm, void *stream) {
+    return guarded([&] {
+        require(comm, "vescomm_gpu_order_stream", "comm");
+        comm->value->order(stream_of(stream));
+    });
+}
+
 vescomm_status_t vescomm_gpu_comm_free(vescomm_gpu_comm_t *comm) {
     return guarded([&] {
         if (comm == nullptr) return;

@@ -50,27 +50,32 @@ inline constexpr int capture_invalidated = 2;
 
 inline constexpr unsigned host_mapped = 2;  // of cudaHostAlloc()
 inline constexpr unsigned stream_non_blocking = 1;  // of cudaStreamCreateWithFlags()
+inline constexpr unsigned event_disable_timing = 2;  // of cudaEventCreateWithFlags()
 
 // cudaStreamCaptureMode
 inline constexpr int capture_mode_relaxed = 2;
 
 // The functions of the CUDA runtime that vescomm calls: symbol, member of Runtime, parameters.
-#define VESCOMM_CUDA_FUNCTIONS(X)                                                     \
-    X(cudaGetDeviceCount, get_device_count, (int *count))                             \
-    X(cudaGetDevice, get_device, (int *device))                                       \
-    X(cudaSetDevice, set_device, (int device))                                        \
-    X(cudaRuntimeGetVersion, runtime_get_version, (int *version))                     \
-    X(cudaDriverGetVersion, driver_get_version, (int *version))                       \
-    X(cudaMemcpyAsync, memcpy_async,                                                  \
-      (void *target, const void *source, std::size_t bytes, int kind, Stream stream)) \
-    X(cudaStreamQuery, stream_query, (Stream stream))                                 \
-    X(cudaStreamIsCapturing, stream_is_capturing, (Stream stream, int *status))       \
-    X(cudaThreadExchangeStreamCaptureMode, exchange_capture_mode, (int *mode))        \
-    X(cudaDeviceSynchronize, device_synchronize, ())                                  \
-    X(cudaStreamCreateWithFlags, stream_create, (Stream * stream, unsigned flags))    \
-    X(cudaStreamDestroy, stream_destroy, (Stream stream))                             \
-    X(cudaHostAlloc, host_alloc, (void **pointer, std::size_t bytes, unsigned flags)) \
-    X(cudaFreeHost, free_host, (void *pointer))                                       \
+#define VESCOMM_CUDA_FUNCTIONS(X)                                                           \
+    X(cudaGetDeviceCount, get_device_count, (int *count))                                   \
+    X(cudaGetDevice, get_device, (int *device))                                             \
+    X(cudaSetDevice, set_device, (int device))                                              \
+    X(cudaRuntimeGetVersion, runtime_get_version, (int *version))                           \
+    X(cudaDriverGetVersion, driver_get_version, (int *version))                             \
+    X(cudaMemcpyAsync, memcpy_async,                                                        \
+      (void *target, const void *source, std::size_t bytes, int kind, Stream stream))       \
+    X(cudaStreamQuery, stream_query, (Stream stream))                                       \
+    X(cudaStreamIsCapturing, stream_is_capturing, (Stream stream, int *status))             \
+    X(cudaThreadExchangeStreamCaptureMode, exchange_capture_mode, (int *mode))              \
+    X(cudaDeviceSynchronize, device_synchronize, ())                                        \
+    X(cudaStreamCreateWithFlags, stream_create, (Stream * stream, unsigned flags))          \
+    X(cudaStreamDestroy, stream_destroy, (Stream stream))                                   \
+    X(cudaStreamWaitEvent, stream_wait_event, (Stream stream, Event event, unsigned flags)) \
+    X(cudaEventCreateWithFlags, event_create, (Event * event, unsigned flags))              \
+    X(cudaEventRecord, event_record, (Event event, Stream stream))                          \
+    X(cudaEventDestroy, event_destroy, (Event event))                                       \
+    X(cudaHostAlloc, host_alloc, (void **pointer, std::size_t bytes, unsigned flags))       \
+    X(cudaFreeHost, free_host, (void *pointer))                                             \
     X(cudaGetLastError, get_last_error, ())
 
 // The functions that load and launch kernels, which early releases of CUDA 12 lack.

@@ -98,7 +98,9 @@ void run_group(const char *function, DeviceCommunicator &comm,
         calls.push_back(call);
     }
     for (const DeviceCall &call : begun) comm.begin_call(call);
-    if (!calls.empty()) run(comm, calls, stream);
+    if (calls.empty()) return;
+    run(comm, calls, stream);
+    comm.end_call(stream);
 }
 
 }  // namespace

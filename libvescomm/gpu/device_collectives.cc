@@ -31,6 +31,7 @@ void run_checked(const char *function, DeviceCommunicator &comm, RaggedCall call
     call.workspace = comm.workspace();
     comm.begin_call(begun);
     run(comm, {&call, 1}, stream);
+    comm.end_call(stream);
 }
 
 }  // namespace
@@ -106,6 +107,7 @@ void all_reduce(DeviceCommunicator &comm, const void *source, void *output, std:
         return comm.libraries().nccl.all_reduce(source, output, static_cast<std::size_t>(count),
                                                 reduction.type, reduction.op, comm.nccl(), stream);
     });
+    comm.end_call(stream);
 }
 
 void broadcast(DeviceCommunicator &comm, void *data, std::int64_t count, vescomm_type_t type,
@@ -130,6 +132,7 @@ void broadcast(DeviceCommunicator &comm, void *data, std::int64_t count, vescomm
                                                static_cast<std::size_t>(count) * size_of(type),
                                                nccl::u8, root, comm.nccl(), stream);
     });
+    comm.end_call(stream);
 }
 
 }  // namespace vescomm::internal::device

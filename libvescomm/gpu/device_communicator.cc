@@ -266,17 +266,7 @@ void DeviceCommunicator::wait(cuda::Stream stream) {
     const RelaxedCapture relaxed(libraries_.cuda);
     // The default stream is that of the current device.
     check_call("vescomm_gpu_wait");
-    int capture = cuda::capture_none;
-    const cuda::Error queried = libraries_.cuda.stream_is_capturing(stream, &capture);
-    if (queried == cuda::capture_implicit)
-        throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
-                    "the default stream cannot be waited for while a stream that it waits for is "
-                    "captured into a graph: " +
-                        cuda_reason(queried));
-    require_cuda(queried, "cudaStreamIsCapturing()");
-    if (capture != cuda::capture_none)
-        throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
-                    "a stream cannot be waited for while it is captured into a graph");
+    refuse_capture(stream, "be waited for");
     poll("the work of a stream", [&] {
         check();
         const cuda::Error error = libraries_.cuda.stream_query(stream);

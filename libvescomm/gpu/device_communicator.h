@@ -104,6 +104,11 @@ public:
     // This rank makes a collective call, whose arguments are checked. Throws MISMATCH, which breaks
     // the communicator, if another rank has made a different one.
     void begin_call(const DeviceCall &call);
+    // The work of the call is on the stream. It counts for order(), unless the stream is captured.
+    void end_call(cuda::Stream stream);
+    // Later work of the stream, which is of any device, waits for the calls so far. Throws
+    // INVALID_ARGUMENT for a captured stream.
+    void order(cuda::Stream stream);
     // Waits until the work of the stream is complete. Throws as check(), and TIMEOUT at the
     // deadline, which breaks the communicator.
     void wait(cuda::Stream stream);
@@ -176,6 +181,10 @@ private:
                                   const std::vector<std::string> &devices) const;
     // Throws unless the caller's communicator of NCCL has the ranks of this one, on this device.
     void check_borrowed(int device) const;
+    // Throws INVALID_ARGUMENT if work outside a graph cannot follow the stream, or cannot be
+    // followed: it is captured, or it is the default stream, which waits for one that is. `what`:
+    // begins the sentence.
+    void refuse_capture(cuda::Stream stream, const char *what);
     // fail(), unless the ranks have made different calls: that then is the failure.
     [[noreturn]] void fail_call(vescomm_status_t status, const std::string &why);
     // Throws the failure of NCCL.
@@ -254,6 +263,7 @@ private:
     std::string why_no_peers_ = "unknown";
     std::unique_ptr<PeerLinks> peer_links_;
     void *workspace_ = nullptr;
+    cuda::Event last_work_ = nullptr;  // behind the work of the last call; nullptr: there is none
     std::map<void *, DeviceMemory> memories_;  // of allocate(), by first address
     std::uint64_t allocations_ = 0;  // calls of allocate() that succeeded on all ranks
     std::uint64_t buffers_ = 0;  // calls of number_buffer()

@@ -53,6 +53,8 @@ void DeviceCommunicator::close() {
         memories_.clear();
         workspace_ = nullptr;
     }
+    if (last_work_ != nullptr) libraries_.cuda.event_destroy(last_work_);
+    last_work_ = nullptr;
     const bool ended = comm_->failure().broken() ? was_broken : nccl_.finalize(idle);
     abort_nccl();  // no effect if it has been finalized
     if (failure) std::rethrow_exception(failure);

@@ -11,6 +11,7 @@
 #include "convert.h"
 #include "docs_gpu.h"
 #include "errors.h"
+#include "integer.h"
 #include "types.h"
 
 namespace nb = nanobind;
@@ -64,6 +65,28 @@ nb::object exporter(nb::handle self) {
     return nb::cast(nb::ndarray<nb::array_api>(array.data(), shape.size(), shape.data(), self,
                                                nullptr, dlpack_of(array.type()), cuda,
                                                array.device()));
+}
+
+// Orders the stream of the package that imports the array, a number of DLPack: -1 is none, None and
+// 1 are the legacy default stream. A stream that is captured into a graph can follow no work
+// outside it: the program has ordered it before.
+void order_stream(const DeviceArray &array, nb::handle stream) {
+    constexpr std::int64_t no_stream = -1, legacy_default = 1;
+    std::int64_t number = legacy_default;
+    if (!stream.is_none() && (!read_integer(stream.ptr(), number) || number < no_stream))
+        throw nb::type_error("stream must be None or an integer of -1 or more");
+    if (number == no_stream) return;
+    const vescomm_status_t status = array.owner().order_stream(
+        number == legacy_default ? nullptr : reinterpret_cast<void *>(number));
+    if (status != VESCOMM_ERROR_INVALID_ARGUMENT) check(status);
+}
+
+nb::object export_ordered(nb::handle self, nb::args args, nb::kwargs kwargs) {
+    nb::object stream = nb::none();
+    if (nb::len(args) > 0) stream = args[0];
+    else if (kwargs.contains("stream")) stream = kwargs["stream"];
+    order_stream(nb::cast<const DeviceArray &>(self), stream);
+    return exporter(self).attr("__dlpack__")(*args, **kwargs);
 }
 
 std::string describe(const DeviceArray &array) {
@@ -122,15 +145,10 @@ void define_gpu_array(nb::module_ &module) {
         .def_prop_ro("device", &DeviceArray::device, docs::gpu_array_device)
         .def(
             "torch",
-            [](nb::handle self) {
-                return nb::module_::import_("torch").attr("from_dlpack")(exporter(self));
-            },
+            [](nb::handle self) { return nb::module_::import_("torch").attr("from_dlpack")(self); },
             docs::gpu_array_torch)
         .def("__repr__", describe)
-        .def("__dlpack__",
-             [](nb::handle self, nb::args args, nb::kwargs kwargs) {
-                 return exporter(self).attr("__dlpack__")(*args, **kwargs);
-             })
+        .def("__dlpack__", export_ordered)
         .def("__dlpack_device__",
              [](const DeviceArray &array) { return nb::make_tuple(cuda, array.device()); });
 }

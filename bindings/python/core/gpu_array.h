@@ -15,12 +15,24 @@
 
 namespace vescomm::python {
 
-// A dense row-major array of a device buffer. Its owner lives as long as the array and all arrays
-// of other packages that share its memory.
+// The memory of an array. It lives as long as the array and all arrays of other packages that share
+// the memory.
+class ArrayOwner {
+public:
+    ArrayOwner() = default;
+    ArrayOwner(const ArrayOwner &) = delete;
+    ArrayOwner &operator=(const ArrayOwner &) = delete;
+    virtual ~ArrayOwner() = default;
+
+    // Later work of a stream waits for the collectives so far; see vescomm_gpu_order_stream().
+    virtual vescomm_status_t order_stream(void *stream) = 0;
+};
+
+// A dense row-major array of a device buffer.
 class DeviceArray {
 public:
     DeviceArray(void *data, std::vector<std::int64_t> shape, vescomm_type_t type, int device,
-                std::shared_ptr<void> owner)
+                std::shared_ptr<ArrayOwner> owner)
         : data_(data),
           shape_(std::move(shape)),
           type_(type),
@@ -34,6 +46,7 @@ public:
     std::int64_t elements() const noexcept { return elements_; }
     vescomm_type_t type() const noexcept { return type_; }
     int device() const noexcept { return device_; }
+    ArrayOwner &owner() const noexcept { return *owner_; }
 
 private:
     void *data_;
@@ -41,7 +54,7 @@ private:
     std::int64_t elements_ = 1;
     vescomm_type_t type_;
     int device_;
-    std::shared_ptr<void> owner_;
+    std::shared_ptr<ArrayOwner> owner_;
 };
 
 // An array of a caller, which keeps it alive until the work of the stream is complete.

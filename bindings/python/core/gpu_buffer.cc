@@ -41,16 +41,20 @@ struct GpuBufferHandle {
     }
 };
 
-// An array keeps it alive.
-struct ArrayOwner {
-    std::shared_ptr<GpuBufferHandle> buffer;
-
-    explicit ArrayOwner(std::shared_ptr<GpuBufferHandle> of) : buffer(std::move(of)) {
-        ++buffer->gpu->arrays;
+class OwnerInBuffer final : public ArrayOwner {
+public:
+    explicit OwnerInBuffer(std::shared_ptr<GpuBufferHandle> of) : buffer_(std::move(of)) {
+        ++buffer_->gpu->arrays;
     }
-    ArrayOwner(const ArrayOwner &) = delete;
-    ArrayOwner &operator=(const ArrayOwner &) = delete;
-    ~ArrayOwner() { --buffer->gpu->arrays; }
+    ~OwnerInBuffer() override { --buffer_->gpu->arrays; }
+
+    vescomm_status_t order_stream(void *stream) override {
+        const GpuHandle &gpu = *buffer_->gpu;
+        return gpu.comm->call_briefly([&] { return vescomm_gpu_order_stream(gpu.get(), stream); });
+    }
+
+private:
+    std::shared_ptr<GpuBufferHandle> buffer_;
 };
 
 struct GpuBuffer {
@@ -99,7 +103,7 @@ std::uint64_t get_bytes(const Layout &layout, ElementType type, bool strided, bo
 DeviceArray view_of(const GpuBuffer &buffer, const vescomm_view_t &view,
                     std::vector<std::int64_t> shape) {
     return DeviceArray(view.data, std::move(shape), buffer.handle->type, buffer.handle->gpu->device,
-                       std::make_shared<ArrayOwner>(buffer.handle));
+                       std::make_shared<OwnerInBuffer>(buffer.handle));
 }
 
 DeviceArray buffer_data(const GpuBuffer &buffer) {

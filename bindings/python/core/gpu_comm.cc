@@ -170,6 +170,10 @@ void wait(const Gpu &gpu, Integer stream) {
     gpu.run([&](vescomm_gpu_comm_t *on) { return vescomm_gpu_wait(on, stream.pointer()); });
 }
 
+void order_stream(const Gpu &gpu, Integer stream) {
+    gpu.run([&](vescomm_gpu_comm_t *on) { return vescomm_gpu_order_stream(on, stream.pointer()); });
+}
+
 void check_gpu(const Gpu &gpu) {
     gpu.run([](vescomm_gpu_comm_t *on) { return vescomm_gpu_comm_check(on); });
 }
@@ -214,6 +218,7 @@ void define_gpu_comm(nb::module_ &module) {
         .def("_all_reduce", all_reduce, arg(), arg().none(), arg(), arg())
         .def("_broadcast", broadcast)
         .def("_wait", wait)
+        .def("_order_stream", order_stream)
         .def("check", check_gpu, docs::gpu_check)
         .def("_explain", explain)
         .def("malloc", gpu_malloc, docs::gpu_malloc, arg("bytes"))

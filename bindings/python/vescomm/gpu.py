@@ -277,6 +277,17 @@ class Communicator(_core.GpuCommunicator):
         """
         self._wait(_address(stream))
 
+    def order_stream(self, stream: Any = None) -> None:
+        """Makes the later work of a stream wait for the collectives so far, on whichever streams they
+        are. The host does not wait. Exports of arrays do this for the stream of their package.
+
+        Raises:
+            InvalidArgumentError: the stream is captured into a graph.
+
+        Collective: no.  Blocking: no.  Threads: one at a time per communicator.  Since: 0.1
+        """
+        self._order_stream(_address(stream))
+
     def explain(self, layout: Layout, type: int = Type.F32, reduces: bool = False) -> str:
         """Returns a text that says how a ragged collective on a layout will run, and why.
 
@@ -333,17 +344,11 @@ class Buffer(_core.GpuBuffer):
         return Layout._of(self._layout)
 
     def all_gather_v(self, *, stream: Any = None) -> None:
-        """Gathers the shards of all ranks on all ranks, in place; see all_gather_v() of the module.
-
-        Since: 0.1
-        """
+        """Gathers the shards of all ranks on all ranks; see the module's function. Since: 0.1"""
         all_gather_v([self], stream=stream)
 
     def reduce_scatter_v(self, op: int = Op.SUM, *, stream: Any = None) -> None:
-        """Reduces the buffers of all ranks, in place; see reduce_scatter_v() of the module.
-
-        Since: 0.1
-        """
+        """Reduces the buffers of all ranks; see the module's function. Since: 0.1"""
         reduce_scatter_v([self], op, stream=stream)
 
     def __repr__(self) -> str:

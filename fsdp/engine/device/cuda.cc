@@ -17,7 +17,6 @@ namespace vescomm::fsdp::device {
 namespace {
 
 constexpr unsigned non_blocking = 1;  // cudaStreamNonBlocking
-constexpr unsigned without_times = 2;  // cudaEventDisableTiming
 
 template <typename Function>
 void find(void *library, const char *symbol, Function *&function) {
@@ -105,7 +104,8 @@ bool is_complete(cuda::Stream stream) {
 }
 
 Event::Event() {
-    require(functions().event_create(&event_, without_times), "cudaEventCreateWithFlags()");
+    require(functions().event_create(&event_, cuda::event_disable_timing),
+            "cudaEventCreateWithFlags()");
 }
 
 Event::~Event() {

@@ -41,9 +41,8 @@ public:
     // Calls the body, a collective call on the stream, after the earlier ones of all streams.
     template <typename Body>
     void call(cuda::Stream stream, Body &&body) {
-        last_.wait_on(stream);
+        require(vescomm_gpu_order_stream(comm_.get(), stream));
         require(std::forward<Body>(body)(comm_.get()));
-        last_.record(stream);
     }
 
 private:
@@ -53,7 +52,6 @@ private:
     vescomm_comm_t *host_;
     std::string ranks_;  // of Comms::describe()
     std::unique_ptr<vescomm_gpu_comm_t, Free> comm_;
-    Event last_;
 };
 
 class Links {

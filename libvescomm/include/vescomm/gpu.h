@@ -20,8 +20,8 @@
  *
  * A `stream` is a cudaStream_t; NULL is the legacy default stream. Addresses of memory are device
  * addresses, which are not checked. Memory belongs to the device of the communicator. Calls on one
- * communicator must be ordered: on one stream, or on several that the program orders by events,
- * because they share a workspace.
+ * communicator must be ordered: on one stream, or on several that the program orders by events or
+ * by vescomm_gpu_order_stream(), because they share a workspace.
  *
  * The two communicators fail together. If NCCL reports an error, the vescomm_comm_t breaks on all
  * ranks, and the error text names the rank. If the vescomm_comm_t is broken, because a rank died or
@@ -283,6 +283,23 @@ VESCOMM_API vescomm_status_t vescomm_gpu_comm_check(vescomm_gpu_comm_t *comm);
  * Since: 0.1
  */
 VESCOMM_API vescomm_status_t vescomm_gpu_wait(vescomm_gpu_comm_t *comm, void *stream);
+
+/**
+ * Makes the later work of a stream wait for the collectives on the communicator so far, on
+ * whichever streams they are. The host does not wait. Collectives that were captured into a graph,
+ * and kernels of the program, do not count.
+ *
+ * @param stream  of any device; must not be captured, because a graph cannot wait for work outside
+ *                it. NULL: the default stream of the communicator's device.
+ * @return VESCOMM_OK: also if there was no collective, and on a broken communicator.
+ *         VESCOMM_ERROR_INVALID_ARGUMENT: the stream is captured, or it is the default stream and a
+ *         blocking stream is captured; nothing happened. VESCOMM_ERROR_SYSTEM: CUDA failed; the
+ *         vescomm_comm_t is broken.
+ *
+ * Collective: no.  Blocking: no.  Threads: one at a time per communicator.
+ * Source: cudaStreamWaitEvent.  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_gpu_order_stream(vescomm_gpu_comm_t *comm, void *stream);
 
 /**
  * Frees a device communicator, and the memory of vescomm_gpu_malloc() and of device buffers on it,

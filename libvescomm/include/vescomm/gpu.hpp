@@ -18,7 +18,7 @@
 //
 // A stream is a cudaStream_t; nullptr is the legacy default stream. A call follows the earlier work
 // of its stream, and returns before it is complete. Calls on one communicator must be ordered: on
-// one stream, or by events.
+// one stream, by events, or by order_stream().
 //
 // A failed call throws vescomm::Error. An array that is too short, or of another type, throws
 // std::invalid_argument before the call.
@@ -210,6 +210,8 @@ public:
     void check() { vescomm::check(vescomm_gpu_comm_check(get())); }
     // Use it instead of cudaStreamSynchronize(), which would wait for a dead rank forever.
     void wait(void *stream = nullptr) { vescomm::check(vescomm_gpu_wait(get(), stream)); }
+    // Later work of the stream waits for the collectives so far. The host does not wait.
+    void order_stream(void *stream) { vescomm::check(vescomm_gpu_order_stream(get(), stream)); }
 
     // How all_gather_v() will run on device memory with a layout; with `reduces`,
     // reduce_scatter_v().

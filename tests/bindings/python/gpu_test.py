@@ -266,6 +266,58 @@ class Gpu(unittest.TestCase):
 
         run_ranks(1, body)
 
+    def test_exports_order_the_stream_of_their_package(self):
+        class Stream:
+            def __init__(self):
+                self.handle = ctypes.c_void_p()
+                assert CUDA.cudaStreamCreateWithFlags(ctypes.byref(self.handle), 1) == 0
+
+            def destroy(self):
+                assert CUDA.cudaStreamDestroy(self.handle) == 0
+
+        def waits():
+            return CUDA.gpu_double_calls_of(b"cudaStreamWaitEvent")
+
+        def body(comm):
+            with gpu.Communicator(comm) as device:
+                buffer = gpu.Buffer(device, layout_of(1))
+                array = buffer.data()
+                other = Stream()
+                before = waits()
+                array.__dlpack__(stream=other.handle.value)
+                self.assertEqual(waits(), before, "there was no collective")
+                first = Stream()
+                buffer.all_gather_v(stream=first.handle.value)
+                array.__dlpack__(stream=-1)
+                self.assertEqual(waits(), before)
+                for number, stream in enumerate((other.handle.value, None, 1, 0)):
+                    array.__dlpack__(stream=stream)
+                    self.assertEqual(waits(), before + number + 1)
+                array.__dlpack__()
+                self.assertEqual(waits(), before + 5)
+                for bad in ("1", -2, 1.5):
+                    with self.assertRaises(TypeError):
+                        array.__dlpack__(stream=bad)
+                device.order_stream(other.handle.value)
+                self.assertEqual(waits(), before + 6)
+                # A captured stream cannot wait for work outside its graph.
+                assert CUDA.cudaStreamBeginCapture(other.handle, 1) == 0
+                array.__dlpack__(stream=other.handle.value)
+                with self.assertRaisesRegex(vescomm.InvalidArgumentError, "captured"):
+                    device.order_stream(other.handle.value)
+                graph = ctypes.c_void_p()
+                assert CUDA.cudaStreamEndCapture(other.handle, ctypes.byref(graph)) == 0
+                CUDA.cudaGraphDestroy(graph)
+                self.assertEqual(waits(), before + 6)
+                device.wait(other.handle.value)
+                device.wait(first.handle.value)
+                del array
+                buffer.free()
+                first.destroy()
+                other.destroy()
+
+        run_ranks(1, body)
+
     def test_a_dropped_buffer_is_freed_with_its_communicator(self):
         def body(comm):
             device = gpu.Communicator(comm)

@@ -122,6 +122,8 @@ void kill_device(int device);
 // "ncclAllGather". Counts those in groups one by one.
 int calls_of(const std::string &function);
 void forget_calls();
+// The same for programs in C and Python; of functions of CUDA too.
+extern "C" int gpu_double_calls_of(const char *function);
 
 // Number of communicators of NCCL that are neither destroyed nor aborted.
 int live_communicators();
@@ -194,9 +196,9 @@ int cudaStreamSynchronize(CUstream_st *stream);
 int cudaStreamWaitEvent(CUstream_st *stream, CUevent_st *event, unsigned flags);
 int cudaEventCreateWithFlags(CUevent_st **event, unsigned flags);
 int cudaEventRecord(CUevent_st *event, CUstream_st *stream);
+int cudaEventDestroy(CUevent_st *event);
 int cudaEventQuery(CUevent_st *event);
 int cudaEventSynchronize(CUevent_st *event);
-int cudaEventDestroy(CUevent_st *event);
 int cudaStreamBeginCapture(CUstream_st *stream, int mode);
 int cudaStreamEndCapture(CUstream_st *stream, CUgraph_st **graph);
 int cudaGraphInstantiateWithFlags(CUgraphExec_st **exec, CUgraph_st *graph,
@@ -207,6 +209,7 @@ int cudaGraphDestroy(CUgraph_st *graph);
 #define GPU_DOUBLE_DECLARE(symbol, member, parameters) int symbol parameters;
 namespace gpu_double {
 using cuda::Dim3;
+using cuda::Event;
 using cuda::Kernel;
 using cuda::Library;
 using cuda::Stream;

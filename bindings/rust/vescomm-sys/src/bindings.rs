@@ -866,6 +866,12 @@ extern "C" {
     ) -> vescomm_status_t;
 }
 extern "C" {
+    pub fn vescomm_gpu_order_stream(
+        comm: *mut vescomm_gpu_comm_t,
+        stream: *mut ::std::os::raw::c_void,
+    ) -> vescomm_status_t;
+}
+extern "C" {
     pub fn vescomm_gpu_comm_free(comm: *mut vescomm_gpu_comm_t) -> vescomm_status_t;
 }
 extern "C" {

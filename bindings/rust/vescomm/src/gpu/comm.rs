@@ -135,6 +135,13 @@ impl<'c> Communicator<'c> {
         call(|| unsafe { sys::vescomm_gpu_wait(self.raw, stream.as_raw()) }).map(drop)
     }
 
+    /// Makes the later work of a stream wait for the collectives so far, on whichever streams they
+    /// are. The host does not wait.
+    pub fn order_stream(&self, stream: Stream) -> Result<()> {
+        // SAFETY: as wait().
+        call(|| unsafe { sys::vescomm_gpu_order_stream(self.raw, stream.as_raw()) }).map(drop)
+    }
+
     /// Describes how a ragged collective on a layout will run, and why. `reduces`: false for
     /// all_gather_v, true for reduce_scatter_v.
     pub fn explain(&self, layout: &Layout, elements: Type, reduces: bool) -> Result<String> {
