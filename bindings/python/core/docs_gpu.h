@@ -50,11 +50,9 @@ inline constexpr const char *gpu_buffer_free =
 
 inline constexpr const char *gpu_array =
     "A dense array in device memory: a view of a device buffer. It exports DLPack, and keeps the\n"
-    "memory alive. An export makes the stream of the package that takes it wait for the "
-    "collectives\n"
-    "so far, unless the stream is captured into a graph. Later calls and kernels are ordered by "
-    "the\n"
-    "program.\n\n"
+    "memory alive. An export makes the stream of the package that takes it wait for the\n"
+    "collectives so far, unless the stream is captured into a graph. Later calls and kernels are\n"
+    "ordered by the program.\n\n"
     "Since: 0.1";
 inline constexpr const char *gpu_array_address = "Device address of the first element. Since: 0.1";
 inline constexpr const char *gpu_array_shape = "Extents, row-major. Since: 0.1";
@@ -62,8 +60,7 @@ inline constexpr const char *gpu_array_type = "Type of the elements. Since: 0.1"
 inline constexpr const char *gpu_array_size = "Number of elements. Since: 0.1";
 inline constexpr const char *gpu_array_device = "Number of the device. Since: 0.1";
 inline constexpr const char *gpu_array_torch =
-    "Returns a tensor of torch that shares the memory, without a copy. Later work of torch's "
-    "current\n"
-    "stream waits for the collectives so far.\n" VESCOMM_ALONE;
+    "Returns a tensor of torch that shares the memory, without a copy. Later work of torch's\n"
+    "current stream waits for the collectives so far.\n" VESCOMM_ALONE;
 
 }  // namespace vescomm::python::docs
