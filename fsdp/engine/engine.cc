@@ -73,7 +73,8 @@ void Engine::use_stream(void *stream) {
 
 void Engine::begin(std::uint32_t flags) {
     require_values();
-    event(Event::begin, no_unit, true, flags, [&] {
+    event(Event::begin, no_unit, true, 0, [&] {
+        log_.note(Argument::flags, flags);
         states_.begin(flags);
         wiring_->parameters.begin(states_.evaluation());
         if (!states_.evaluation()) wiring_->norm->begin(states_.last());

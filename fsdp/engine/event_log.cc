@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <bit>
+
 #include "fsdp/hash.h"
 
 namespace vescomm::fsdp {
@@ -28,9 +30,47 @@ void EventLog::note(Event event, std::uint64_t unit, std::uint64_t detail) {
     if (event == Event::initialise) ++now_.initialisations;
     const std::uint64_t mixed[] = {now_.hash, now_.event, unit};
     now_.hash = hash_of(mixed, sizeof mixed);
-    const std::uint64_t details[] = {now_.arguments, detail};
-    now_.arguments = hash_of(details, sizeof details);
+    mix_argument(detail);
 }
+
+void EventLog::note(Argument argument, double value) {
+    const auto bits = std::bit_cast<std::uint64_t>(value);
+    now_.values[static_cast<std::size_t>(argument)] = bits;
+    mix_argument(bits);
+}
+
+void EventLog::mix_argument(std::uint64_t value) {
+    const std::uint64_t mixed[] = {now_.arguments, value};
+    now_.arguments = hash_of(mixed, sizeof mixed);
+}
+
+namespace {
+
+// The sentence about the arguments of the same events of two ranks; `rank` is that of `other`.
+// `last`: describes the last event.
+std::string differing_arguments(const Announcement &first, const Announcement &other,
+                                std::size_t rank, const std::string &last) {
+    struct Named {
+        const char *name, *function;
+    };
+    static constexpr Named arguments[] = {
+        {"flags", "begin"},   {"factor", "scale"},    {"learning_rate_scale", "step"},
+        {"max_norm", "step"}, {"loss_scale", "step"},
+    };
+    for (std::size_t k = 0; k < argument_count; ++k)
+        if (first.values[k] != other.values[k])
+            return fmt::format(
+                "{} of vescomm_fsdp_{}() is {} on rank 0 and {} on rank {}; use the same on every "
+                "rank",
+                arguments[k].name, arguments[k].function, std::bit_cast<double>(first.values[k]),
+                std::bit_cast<double>(other.values[k]), rank);
+    return fmt::format(
+        "the arguments of ranks 0 and {} differ, of {} or an earlier event, such as "
+        "vescomm_fsdp_scale() or vescomm_fsdp_set_group(); use the same on every rank",
+        rank, last);
+}
+
+}  // namespace
 
 std::string describe(Event event, std::uint64_t unit, std::span<const std::string> unit_names) {
     std::string text = name_of(event);
@@ -66,11 +106,7 @@ std::string compare(std::span<const Announcement> of_ranks,
                 "ranks announced different events: rank 0 {}, rank {} {}; announce the same events "
                 "in the same order on every rank",
                 text(first), rank, text(other));
-        if (other.hash == first.hash)
-            return fmt::format(
-                "the arguments of ranks 0 and {} differ, of {} or an earlier event, such as "
-                "vescomm_fsdp_scale() or vescomm_fsdp_set_group(); use the same on every rank",
-                rank, text(first));
+        if (other.hash == first.hash) return differing_arguments(first, other, rank, text(first));
         return fmt::format(
             "the events of ranks 0 and {} differ before {} (event {} of rank 0, {} of rank {}); "
             "announce the same events in the same order on every rank",

@@ -4,6 +4,7 @@
 // The events that a rank has announced, as a hash that ranks compare. Pure.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -41,6 +42,16 @@ enum class Event : std::uint64_t {
 // "pre_forward"
 const char *name_of(Event event);
 
+// Arguments of events whose last values ranks announce, for error sentences.
+enum class Argument : std::uint64_t {
+    flags,  // of begin
+    factor,  // of scale
+    learning_rate_scale,  // of step
+    max_norm,
+    loss_scale,
+};
+constexpr std::size_t argument_count = 5;
+
 // The announcement of a rank. Only whole numbers of 64 bits, which one all_gather moves.
 struct Announcement {
     std::uint64_t hash = 0;  // of all events so far
@@ -49,6 +60,7 @@ struct Announcement {
     std::uint64_t event = 0;  // the last one
     std::uint64_t unit = 0;  // of the last one; no_unit if it has none
     std::uint64_t initialisations = 0;  // events of this kind, in which ranks do not meet
+    std::array<std::uint64_t, argument_count> values{};  // of arguments, as double
 };
 
 constexpr std::uint64_t no_unit = ~std::uint64_t{0};
@@ -57,9 +69,13 @@ class EventLog {
 public:
     // `detail`: an argument that must be the same on every rank.
     void note(Event event, std::uint64_t unit = no_unit, std::uint64_t detail = 0);
+    // An argument of the last event that must be the same on every rank.
+    void note(Argument argument, double value);
     const Announcement &now() const { return now_; }
 
 private:
+    void mix_argument(std::uint64_t value);
+
     Announcement now_;
 };
 

@@ -7,7 +7,6 @@
 //     agree on arguments and norm ─► update u0 ─► update u1 ─► update u2 ─► ...
 //                                          └ gather u0 ────┴ gather u1 ─────────► pre_forward
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -16,7 +15,6 @@
 #include "execute/loops/clip.h"
 #include "fsdp/engine/engine.h"
 #include "fsdp/engine/event_body.h"
-#include "fsdp/hash.h"
 
 namespace vescomm::fsdp {
 
@@ -64,7 +62,8 @@ std::pair<double, bool> Engine::norm() {
 }
 
 void Engine::scale(double factor) {
-    event(Event::scale, no_unit, true, std::bit_cast<std::uint64_t>(factor), [&] {
+    event(Event::scale, no_unit, true, 0, [&] {
+        log_.note(Argument::factor, factor);
         states_.require_gradients();
         if (!std::isfinite(factor)) refuse("the factor is {}; it must be finite", factor);
         if (!std::isfinite(gradients_.scale * factor))
@@ -77,11 +76,11 @@ void Engine::scale(double factor) {
 void Engine::step(vescomm_fsdp_step_t &step) {
     require_values();
     const StepSummary::Reading begin = reading();
-    // The zeros and what they stand for are the same.
-    const double arguments[] = {step.learning_rate_scale,
-                                step.max_norm == 0 ? HUGE_VAL : step.max_norm,
-                                step.loss_scale == 0 ? 1.0 : step.loss_scale};
-    event(Event::step, no_unit, true, hash_of(arguments, sizeof arguments), [&] {
+    event(Event::step, no_unit, true, 0, [&] {
+        // The zeros and what they stand for are the same.
+        log_.note(Argument::learning_rate_scale, step.learning_rate_scale);
+        log_.note(Argument::max_norm, step.max_norm == 0 ? HUGE_VAL : step.max_norm);
+        log_.note(Argument::loss_scale, step.loss_scale == 0 ? 1.0 : step.loss_scale);
         states_.require_gradients();
         states_.require_closed("vescomm_fsdp_step()");
         require_finite("learning_rate_scale", step.learning_rate_scale, 0);

@@ -341,7 +341,14 @@ TEST(Misuse, ArgumentsOfAStepThatDifferAreAnError) {
         micro_batch(engine, described.ids, {}, 0, comm.rank(), 3, true);
         vescomm_fsdp_step_t step = vescomm_fsdp_step_init();
         step.max_norm = comm.rank() == 1 ? 2 : 1;
-        expect_words(sentence_of([&] { engine.step(step); }), {"step", "differ"});
+        expect_words(sentence_of([&] { engine.step(step); }),
+                     {"max_norm of vescomm_fsdp_step() is 1 on rank 0 and 2 on rank 1"});
+        engine.reset();
+        EXPECT_EQ(read_all(engine, described.ids), before);
+        micro_batch(engine, described.ids, {}, 0, comm.rank(), 3, true);
+        engine.scale(comm.rank() == 2 ? 0.5 : 1);
+        expect_words(sentence_of([&] { engine.step(); }),
+                     {"factor of vescomm_fsdp_scale() is 1 on rank 0 and 0.5 on rank 2"});
         engine.reset();
         EXPECT_EQ(read_all(engine, described.ids), before);
     });

@@ -459,6 +459,18 @@ TEST(EventLog, NamesTheRanksAndEventsThatDiffer) {
     all = {first.now(), third.now()};
     EXPECT_EQ(compare(all, names).find("the arguments of ranks 0 and 1 differ, of step or an"), 0u)
         << compare(all, names);
+    EventLog fifth = first, sixth = first;
+    fifth.note(Argument::max_norm, 0.1);
+    sixth.note(Argument::max_norm, HUGE_VAL);
+    all = {fifth.now(), fifth.now(), sixth.now()};
+    EXPECT_EQ(compare(all, names),
+              "max_norm of vescomm_fsdp_step() is 0.1 on rank 0 and inf on rank 2; use the same on "
+              "every rank");
+    // The last values are the same, and an earlier one was not.
+    for (EventLog *log : {&fifth, &sixth}) log->note(Argument::max_norm, 1);
+    all = {fifth.now(), sixth.now()};
+    EXPECT_EQ(compare(all, names).find("the arguments of ranks 0 and 1 differ, of step or an"), 0u)
+        << compare(all, names);
     // Another number of events before the same one.
     EventLog fourth = second = first;
     second.note(Event::begin);
