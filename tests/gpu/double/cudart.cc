@@ -33,11 +33,18 @@ struct Failure {
     std::string function;
     int skip = 0, result = 0;
 };
-std::vector<Failure> failures;
-std::map<std::string, int> calls;
-std::string violations;
+// Nothing is called under the lock. Never destroyed: threads use them until the process ends.
+struct Notes {
+    std::mutex mutex;
+    std::vector<Failure> failures;
+    std::map<std::string, int> calls;
+    std::string violations;
+};
+Notes &notes() {
+    static Notes *const all = new Notes;
+    return *all;
+}
 thread_local cuda::Error last_error = cuda::success;
-std::mutex notes;  // guards the three before; nothing is called under it
 using NoteLock = std::lock_guard<std::mutex>;
 
 char *view(const void *address) {
@@ -92,13 +99,13 @@ std::string take_violations() {
         const Lock lock(state().mutex);
         state().failed.clear();
     }
-    const NoteLock lock(notes);
-    return std::exchange(violations, {});
+    const NoteLock lock(notes().mutex);
+    return std::exchange(notes().violations, {});
 }
 
 void violation(const std::string &sentence) {
-    const NoteLock lock(notes);
-    violations += sentence + "\n";
+    const NoteLock lock(notes().mutex);
+    notes().violations += sentence + "\n";
     const char *strict = std::getenv("GPU_DOUBLE_STRICT");
     if (strict == nullptr || *strict == 0) return;
     std::fprintf(stderr, "gpu double: %s\n", sentence.c_str());
@@ -115,14 +122,15 @@ double patience_seconds() {
 }
 
 void fail_call(const std::string &function, int skip, int result) {
-    const NoteLock lock(notes);
-    if (function.empty()) failures.clear();
-    else failures.push_back({function, skip, result});
+    const NoteLock lock(notes().mutex);
+    if (function.empty()) notes().failures.clear();
+    else notes().failures.push_back({function, skip, result});
 }
 
 int injected_result(const char *function) {
-    const NoteLock lock(notes);
-    ++calls[function];
+    const NoteLock lock(notes().mutex);
+    ++notes().calls[function];
+    std::vector<Failure> &failures = notes().failures;
     for (auto failure = failures.begin(); failure != failures.end(); ++failure) {
         if (failure->function != function) continue;
         if (failure->skip-- > 0) return 0;
@@ -134,8 +142,8 @@ int injected_result(const char *function) {
 }
 
 int calls_of(const std::string &function) {
-    const NoteLock lock(notes);
-    return calls[function];
+    const NoteLock lock(notes().mutex);
+    return notes().calls[function];
 }
 
 extern "C" int gpu_double_calls_of(const char *function) {
@@ -143,8 +151,8 @@ extern "C" int gpu_double_calls_of(const char *function) {
 }
 
 void forget_calls() {
-    const NoteLock lock(notes);
-    calls.clear();
+    const NoteLock lock(notes().mutex);
+    notes().calls.clear();
 }
 
 void *host_view(const void *address) {
