@@ -145,8 +145,11 @@ int main(int argc, char **argv) {
     add("--ragged", question.ragged, "SHARES",
         "shares of the ranks: equal, linear, zipf:S, one-owner:F, or file:PATH, a file of\n"
         "numbers, one for each rank");
-    add_flag("--per-node,!--per-rank", question.per_node,
-             "all_gather_v into one slab for each node; --per-rank, the default: for each rank");
+    CLI::Option *per_node =
+        add_flag("--per-node", question.per_node, "all_gather_v into one slab for each node");
+    bool per_rank = false;
+    add_flag("--per-rank", per_rank, "all_gather_v into one slab for each rank; the default")
+        ->excludes(per_node);
     add_flag("--arrays", question.arrays, "arrays of the callers, instead of a buffer");
     add("--algorithm", question.algorithm, "NAME", "use this algorithm");
     int cores = 0, nodes_per_host = 1, rails = -1;
