@@ -88,7 +88,9 @@ void Engine::step(vescomm_fsdp_step_t &step) {
             refuse("learning_rate_scale is {}, which f32 does not hold; use at most 3.4e38",
                    step.learning_rate_scale);
         // As in PyTorch's clip_grad_norm_(), an infinite limit only measures the norm.
-        if (step.max_norm != HUGE_VAL) require_finite("max_norm", step.max_norm, 0);
+        if (std::isnan(step.max_norm) || step.max_norm < 0)
+            refuse("max_norm is {}; it must be at least 0, or INFINITY for no limit",
+                   step.max_norm);
         require_finite("loss_scale", step.loss_scale, 0);
         if (streams_) streams_->order(streams_->compute(), streams_->reduce());
         // The arguments are compared before anything changes.

@@ -40,7 +40,7 @@ struct Wiring {
         comms.forget_parent();
         try {
             if (std::uncaught_exceptions() > exceptions)
-                comms.abort("an exception ended the program on this rank");
+                comms.abort("an exception ended its program; see its output");
             if (gradients->sending()) comms.abort("the engine was freed in the middle of a step");
             parameters.complete();
             log.note(Event::free);

@@ -13,14 +13,16 @@ namespace vescomm::internal {
 
 KernelImage find_kernel_image() {
     KernelImage image;
-    const std::string file = read_config(process_environment()).gpu_kernels;
+    const char *named = process_environment()("VESCOMM_GPU_KERNELS");
+    const std::string file = named != nullptr ? named : "";
     if (file.empty()) {
         image.bytes = embedded_kernels();
         image.from = "in this library, " + std::to_string(image.bytes.size()) + " bytes";
         if (!image.bytes.empty()) return image;
         throw Error(VESCOMM_ERROR_UNSUPPORTED,
-                    "this build of vescomm has no kernels for device memory, because it found no "
-                    "nvcc; build it where nvcc 12.8 or later is on the path, or let "
+                    "this build of vescomm has no kernels for device memory, because there was no "
+                    "nvcc, or the option gpu_kernels was disabled; build it where nvcc 12.8 or "
+                    "later is on the path, or let "
                     "VESCOMM_GPU_KERNELS name the file vescomm_gpu_kernels.fatbin of such a build");
     }
     std::ifstream stream(file, std::ios::binary);

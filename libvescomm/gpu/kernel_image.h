@@ -16,7 +16,7 @@ struct KernelImage {
     std::string from;  // for people
 };
 
-// Kernels that the build has compiled; empty if it has found no nvcc.
+// Kernels that the build has compiled; empty if it has compiled none.
 std::span<const std::byte> embedded_kernels() noexcept;
 
 // The kernels of the file VESCOMM_GPU_KERNELS, else those of the build. Throws UNSUPPORTED if there

@@ -123,6 +123,7 @@ bool same_heading(const Case &a, const Case &b) {
 
 ExitCode coordinate(const Options &options, const std::vector<Case> &cases,
                     std::vector<std::unique_ptr<Team>> teams, Run run) {
+    if (!options.json.empty()) require_writable(options.json);
     const double floor = bandwidth_floor();
     run.nodes = teams.front()->nodes();
     for (const auto &team : teams) run.members.push_back({team->name(), team->version()});

@@ -199,6 +199,7 @@ void add_ranks(CLI::App &app, Given &given) {
                    "Processes on this machine (the ranks that a launcher started, or one\n"
                    "for each core; on device memory one for each GPU).")
         ->option_text("COUNT")
+        ->check(CLI::Range(1, 100000))
         ->group(group);
     app.add_option("-t,--nthreads", options.threads,
                    "Ranks in each process, as threads, on device memory (1).")

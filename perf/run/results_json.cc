@@ -135,12 +135,34 @@ std::string to_json(const Run &run, const Options &options, const std::vector<Re
                               summary.wrong, to_line(summary.average_busbw));
 }
 
-void replace_file(const std::string &path, const std::string &text) {
-    // A device or a pipe is written to. Another file in its place would take it from everybody.
+namespace {
+
+// A device or a pipe is written to. Another file in its place would take it from everybody.
+bool is_written_in_place(const std::string &path) {
     std::error_code error;
-    const std::filesystem::file_status present = std::filesystem::status(path, error);
-    const bool in_place = std::filesystem::is_other(present);
-    const std::string fresh = in_place ? path : path + ".new." + std::to_string(getpid());
+    return std::filesystem::is_other(std::filesystem::status(path, error));
+}
+
+std::string fresh_file(const std::string &path) {
+    return path + ".new." + std::to_string(getpid());
+}
+
+}  // namespace
+
+void require_writable(const std::string &path) {
+    if (is_written_in_place(path)) return;
+    std::error_code error;
+    const std::string fresh = fresh_file(path);
+    const bool opened =
+        !std::filesystem::is_directory(path, error) && std::ofstream(fresh).is_open();
+    unlink(fresh.c_str());
+    if (!opened)
+        throw Failure(ExitCode::internal, fmt::format("--json {}: it cannot be written", path));
+}
+
+void replace_file(const std::string &path, const std::string &text) {
+    const bool in_place = is_written_in_place(path);
+    const std::string fresh = in_place ? path : fresh_file(path);
     std::ofstream file(fresh, std::ios::binary);
     file << text;
     file.close();

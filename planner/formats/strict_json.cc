@@ -80,6 +80,11 @@ json parse_strictly(std::string_view text, const std::string &where, const JsonL
     try {
         return json::parse(text.begin(), text.end(), std::ref(watcher));
     } catch (const json::parse_error &error) {
+        if (error.byte > text.size())
+            throw InputError(
+                fmt::format("{}: this is not JSON: the text ends too early, after {} "
+                            "bytes",
+                            where, text.size()));
         throw InputError(fmt::format("{}: this is not JSON, from byte {} of {} on", where,
                                      error.byte, text.size()));
     } catch (const json::exception &) {

@@ -354,6 +354,18 @@ TEST(Misuse, ArgumentsOfAStepThatDifferAreAnError) {
     });
 }
 
+TEST(Misuse, ANegativeLimitOfTheNormIsAnError) {
+    run_ranks(1, [&](Communicator &comm) {
+        const Described described = describe(odd_model());
+        Engine engine(described.spec, comm);
+        fill(engine);
+        micro_batch(engine, described.ids, {}, 0, 0, 1, true);
+        vescomm_fsdp_step_t step = vescomm_fsdp_step_init();
+        step.max_norm = -1;
+        expect_words(sentence_of([&] { engine.step(step); }), {"max_norm is -1", "INFINITY"});
+    });
+}
+
 TEST(Misuse, SpecificationsThatDifferAreAnError) {
     run_ranks(3, [&](Communicator &comm) {
         std::vector<UnitModel> units = odd_model();

@@ -319,8 +319,8 @@ class Json(unittest.TestCase):
         self.assertEqual(json.loads(os.read(reader, 1 << 20))["schema"], "vescomm-perf/1")
 
     def test_unwritable_files_are_code_1(self):
-        code, _, err = run("--ranks", 1, "-b", 64, "-J", "/nowhere/a.json", *SMALL)
-        self.assertEqual(code, 1)
+        code, out, err = run("--ranks", 1, "-b", 64, "-J", "/nowhere/a.json", *SMALL)
+        self.assertEqual((code, out), (1, ""), "nothing is measured before")
         self.assertIn("/nowhere/a.json", err)
 
     @unittest.skipUnless(has_matplotlib(), "/usr/bin/python3 has no matplotlib")
@@ -359,6 +359,7 @@ class UsageErrors(unittest.TestCase):
         self.expect("-o", "xor", says="there is sum, prod, min, max, avg")
         self.expect("--collective", "all_reduce", "-o", "bor",
                     says="--op bor: f32 has no such operator")
+        self.expect("--ranks", "0", says="0 not in range 1 to")
         self.expect("--impl", "smoke", says="there is vescomm")
         self.expect("--impl", "limit,limit", says="named twice")
         self.expect("-b", "x", says="--minbytes \"x\"")

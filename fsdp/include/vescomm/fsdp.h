@@ -867,8 +867,9 @@ typedef int32_t vescomm_fsdp_gradient_mode_t;
 
 /** Overwrite every element. */
 #define VESCOMM_FSDP_OVERWRITE ((vescomm_fsdp_gradient_mode_t)0)
-/** Add to every element: an earlier use of the unit has written it, or tied parameters of one unit
- *  share the gradient, which the engine has set to zero. */
+/** Add to every element. It holds a part of the gradient: of an earlier micro-batch of the step,
+ *  with keep_gradients or zero1; of an earlier use of the unit; or of a tied parameter of the unit,
+ *  for which the engine has set it to zero. Overwriting loses that part, and nothing detects it. */
 #define VESCOMM_FSDP_ADD ((vescomm_fsdp_gradient_mode_t)1)
 
 /**

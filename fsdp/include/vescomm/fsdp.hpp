@@ -16,8 +16,8 @@
 //     engine.begin(VESCOMM_FSDP_LAST);
 //     engine.pre_forward(unit);   compute(engine.parameter<float>(weight));
 //     engine.post_forward(unit);
-//     engine.pre_backward(unit);  compute(..., engine.gradient(weight).first.data);
-//     engine.post_backward(unit);
+//     engine.pre_backward(unit);   const auto [gradient, mode] = engine.gradient(weight);
+//     engine.post_backward(unit);  // before it the program adds or overwrites, as mode says
 //     engine.finish_backward();
 //     engine.step();
 //

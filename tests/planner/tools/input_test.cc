@@ -60,12 +60,13 @@ TEST(Safetensors, ReadsNamesTypesAndShapes) {
 
 TEST(Safetensors, RefusesDamagedFiles) {
     const auto one = [](const std::string &body) { return "{" + entry("t", body) + "}"; };
-    EXPECT_SAYS(header("", 0), "this is not JSON");
+    EXPECT_SAYS(header("", 0), "this is not JSON: the text ends too early, after 0 bytes");
     EXPECT_SAYS(header("[]", 0), "the header is [], not an object");
     EXPECT_SAYS(header("{\"a\": 3}", 0), "tensor \"a\": it is 3, not an object");
     EXPECT_SAYS(header("{" + bf16("t", 0, 8, "4") + "," + bf16("t", 8, 16, "4") + "}", 16),
                 "the key \"t\" is there twice");
-    EXPECT_SAYS(header("{" + bf16("t", 0, 8, "4"), 8), "this is not JSON, from byte");
+    EXPECT_SAYS(header("{" + bf16("t", 0, 8, "4"), 8), "this is not JSON: the text ends too early");
+    EXPECT_SAYS(header("{]" + bf16("t", 0, 8, "4"), 8), "this is not JSON, from byte 2 of");
     EXPECT_SAYS(header("{" + bf16("t", 0, 9, "4") + "}", 9), "do not hold the 8 bytes");
     EXPECT_SAYS(header("{" + bf16("t", 8, 0, "4") + "}", 8), "do not hold the 8 bytes");
     EXPECT_SAYS(header("{" + bf16("t", 0, 8, "4") + "}", 7), "the file is cut short");
