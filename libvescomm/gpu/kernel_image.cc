@@ -22,8 +22,8 @@ KernelImage find_kernel_image() {
         throw Error(VESCOMM_ERROR_UNSUPPORTED,
                     "this build of vescomm has no kernels for device memory, because there was no "
                     "nvcc, or the option gpu_kernels was disabled; build it where nvcc 12.8 or "
-                    "later is on the path, or let "
-                    "VESCOMM_GPU_KERNELS name the file vescomm_gpu_kernels.fatbin of such a build");
+                    "later is on the path, or let VESCOMM_GPU_KERNELS name the file "
+                    "vescomm_gpu_kernels.fatbin of such a build");
     }
     std::ifstream stream(file, std::ios::binary);
     std::vector<char> read;

@@ -147,6 +147,10 @@ std::string fresh_file(const std::string &path) {
     return path + ".new." + std::to_string(getpid());
 }
 
+[[noreturn]] void refuse_file(const std::string &path) {
+    throw Failure(ExitCode::internal, fmt::format("--json {}: it cannot be written", path));
+}
+
 }  // namespace
 
 void require_writable(const std::string &path) {
@@ -156,8 +160,7 @@ void require_writable(const std::string &path) {
     const bool opened =
         !std::filesystem::is_directory(path, error) && std::ofstream(fresh).is_open();
     unlink(fresh.c_str());
-    if (!opened)
-        throw Failure(ExitCode::internal, fmt::format("--json {}: it cannot be written", path));
+    if (!opened) refuse_file(path);
 }
 
 void replace_file(const std::string &path, const std::string &text) {
@@ -168,7 +171,7 @@ void replace_file(const std::string &path, const std::string &text) {
     file.close();
     if (file && (in_place || std::rename(fresh.c_str(), path.c_str()) == 0)) return;
     if (!in_place) unlink(fresh.c_str());
-    throw Failure(ExitCode::internal, fmt::format("--json {}: it cannot be written", path));
+    refuse_file(path);
 }
 
 }  // namespace vescomm::perf

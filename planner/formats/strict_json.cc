@@ -82,9 +82,8 @@ json parse_strictly(std::string_view text, const std::string &where, const JsonL
     } catch (const json::parse_error &error) {
         if (error.byte > text.size())
             throw InputError(
-                fmt::format("{}: this is not JSON: the text ends too early, after {} "
-                            "bytes",
-                            where, text.size()));
+                fmt::format("{}: this is not JSON: the text ends too early, after {} bytes", where,
+                            text.size()));
         throw InputError(fmt::format("{}: this is not JSON, from byte {} of {} on", where,
                                      error.byte, text.size()));
     } catch (const json::exception &) {

@@ -36,6 +36,10 @@ private:
 
 constexpr std::int64_t count = 6;
 
+vescomm_status_t all_reduce(DeviceRank &r, float *data, cuda::Stream stream) {
+    return vescomm_gpu_all_reduce(r.gpu, data, data, count, VESCOMM_F32, VESCOMM_SUM, stream);
+}
+
 // Each collective with `count` elements of `data`, which is a device buffer.
 using Collective =
     std::function<void(DeviceRank &, float *data, vescomm_gpu_buffer_t *, cuda::Stream)>;
@@ -53,12 +57,8 @@ const std::vector<std::pair<const char *, Collective>> collectives = {
                                                 nullptr, stream),
                    VESCOMM_OK);
      }},
-    {"all_reduce",
-     [](DeviceRank &r, float *data, vescomm_gpu_buffer_t *, cuda::Stream stream) {
-         EXPECT_EQ(
-             vescomm_gpu_all_reduce(r.gpu, data, data, count, VESCOMM_F32, VESCOMM_SUM, stream),
-             VESCOMM_OK);
-     }},
+    {"all_reduce", [](DeviceRank &r, float *data, vescomm_gpu_buffer_t *,
+                      cuda::Stream stream) { EXPECT_EQ(all_reduce(r, data, stream), VESCOMM_OK); }},
     {"broadcast",
      [](DeviceRank &r, float *data, vescomm_gpu_buffer_t *, cuda::Stream stream) {
          EXPECT_EQ(vescomm_gpu_broadcast(r.gpu, data, count, VESCOMM_F32, 0, stream), VESCOMM_OK);
@@ -134,9 +134,7 @@ TEST(DeviceOrder, HasNoEffectWithoutACollective) {
 TEST(DeviceOrder, ReachesTheDefaultStreamOfTheDevice) {
     run_device_ranks(2, device_options(), [](DeviceRank &r) {
         auto *data = r.upload(std::vector<float>(count, 1));
-        ASSERT_EQ(
-            vescomm_gpu_all_reduce(r.gpu, data, data, count, VESCOMM_F32, VESCOMM_SUM, r.stream),
-            VESCOMM_OK);
+        ASSERT_EQ(all_reduce(r, data, r.stream), VESCOMM_OK);
         EXPECT_EQ(cudaSetDevice(1 - r.rank), 0);
         EXPECT_EQ(vescomm_gpu_order_stream(r.gpu, nullptr), VESCOMM_OK);
         EXPECT_EQ(gpu_double::current_device(), 1 - r.rank);
@@ -150,17 +148,13 @@ TEST(DeviceOrder, ReachesTheDefaultStreamOfTheDevice) {
 TEST(DeviceOrder, RefusesACapturedStream) {
     run_device_ranks(2, device_options(), [](DeviceRank &r) {
         auto *data = r.upload(std::vector<float>(count, 1));
-        const auto sum = [&](cuda::Stream stream) {
-            return vescomm_gpu_all_reduce(r.gpu, data, data, count, VESCOMM_F32, VESCOMM_SUM,
-                                          stream);
-        };
-        EXPECT_EQ(sum(r.stream), VESCOMM_OK);
+        EXPECT_EQ(all_reduce(r, data, r.stream), VESCOMM_OK);
         CUgraph_st *graph = nullptr;
         ASSERT_EQ(cudaStreamBeginCapture(r.stream, 1), 0);
         EXPECT_EQ(vescomm_gpu_order_stream(r.gpu, r.stream), VESCOMM_ERROR_INVALID_ARGUMENT);
         EXPECT_NE(std::string(vescomm_get_last_error()).find("captured into a graph"),
                   std::string::npos);
-        EXPECT_EQ(sum(r.stream), VESCOMM_OK);
+        EXPECT_EQ(all_reduce(r, data, r.stream), VESCOMM_OK);
         const Stream other;
         EXPECT_EQ(vescomm_gpu_order_stream(r.gpu, other), VESCOMM_OK) << "the call before";
         ASSERT_EQ(cudaStreamEndCapture(r.stream, &graph), 0) << "the capture stays valid";
@@ -173,12 +167,10 @@ TEST(DeviceOrder, RefusesACapturedStream) {
 }
 
 TEST(DeviceOrder, WorksOnABrokenCommunicator) {
-    std::barrier<> all(2);  // one of the communicator may end with the failure
+    std::barrier<> all(2);  // that of the communicator may end with the failure
     run_device_ranks(2, device_options(), [&](DeviceRank &r) {
         auto *data = r.upload(std::vector<float>(count, 1));
-        ASSERT_EQ(
-            vescomm_gpu_all_reduce(r.gpu, data, data, count, VESCOMM_F32, VESCOMM_SUM, r.stream),
-            VESCOMM_OK);
+        ASSERT_EQ(all_reduce(r, data, r.stream), VESCOMM_OK);
         EXPECT_EQ(vescomm_gpu_wait(r.gpu, r.stream), VESCOMM_OK);
         all.arrive_and_wait();
         if (r.rank == 0) r.parent.value->fail(VESCOMM_ERROR_ABORTED, "the test");
@@ -197,8 +189,7 @@ TEST(DeviceOrder, FailsWithCuda) {
         run_device_ranks(1, device_options(), [&](DeviceRank &r) {
             auto *data = r.upload(std::vector<float>(count, 1));
             gpu_double::fail_call(function, 0, cuda::invalid_value);
-            vescomm_status_t status = vescomm_gpu_all_reduce(r.gpu, data, data, count, VESCOMM_F32,
-                                                             VESCOMM_SUM, r.stream);
+            vescomm_status_t status = all_reduce(r, data, r.stream);
             if (status == VESCOMM_OK) status = vescomm_gpu_order_stream(r.gpu, r.stream);
             EXPECT_EQ(status, VESCOMM_ERROR_SYSTEM);
             EXPECT_NE(std::string(vescomm_get_last_error()).find(function), std::string::npos)

@@ -49,8 +49,9 @@ public:
     ~OwnerInBuffer() override { --buffer_->gpu->arrays; }
 
     vescomm_status_t order_stream(void *stream) override {
-        const GpuHandle &gpu = *buffer_->gpu;
-        return gpu.comm->call_briefly([&] { return vescomm_gpu_order_stream(gpu.get(), stream); });
+        vescomm_gpu_comm_t *const on = buffer_->gpu->get();  // it lives as long as arrays exist
+        return buffer_->gpu->comm->call_briefly(
+            [&] { return vescomm_gpu_order_stream(on, stream); });
     }
 
 private:

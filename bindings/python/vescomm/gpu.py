@@ -344,11 +344,11 @@ class Buffer(_core.GpuBuffer):
         return Layout._of(self._layout)
 
     def all_gather_v(self, *, stream: Any = None) -> None:
-        """Gathers the shards of all ranks on all ranks; see the module's function. Since: 0.1"""
+        """all_gather_v() of the module on this buffer alone, in place. Since: 0.1"""
         all_gather_v([self], stream=stream)
 
     def reduce_scatter_v(self, op: int = Op.SUM, *, stream: Any = None) -> None:
-        """Reduces the buffers of all ranks; see the module's function. Since: 0.1"""
+        """reduce_scatter_v() of the module on this buffer alone, in place. Since: 0.1"""
         reduce_scatter_v([self], op, stream=stream)
 
     def __repr__(self) -> str:
