@@ -40,7 +40,8 @@ Descriptor make_anonymous_file(const char *purpose, std::size_t bytes);
 void require_sealed(const Descriptor &file, std::size_t bytes);
 
 // Throws OUT_OF_MEMORY unless this many bytes are free on this machine and in this process's
-// control group. Otherwise the kernel would overcommit until it kills a process.
+// control group. Otherwise the kernel would overcommit until it kills a process. Up to 4 MiB that
+// this process asks for in small memories are not compared.
 void require_free_memory(std::size_t bytes);
 
 // Allocates the pages of [offset, offset + bytes) now, so that running out of memory is an error
