@@ -5,6 +5,7 @@
 #include <bit>
 #include <concepts>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "fsdp/engine/device/support.h"
@@ -35,17 +36,18 @@ std::uint64_t hash_of_all(const std::vector<std::uint64_t> &values) {
 // A value that ranks compare, as the bits of 64: of an integer, or of a double.
 struct Option {
     template <std::integral Integer>
-    Option(const char *name, Integer value)
-        : name(name), bits(static_cast<std::uint64_t>(static_cast<std::int64_t>(value))) {}
-    Option(const char *name, double value)
-        : name(name), bits(std::bit_cast<std::uint64_t>(value)), real(true) {}
+    Option(std::string name, Integer value)
+        : name(std::move(name)),
+          bits(static_cast<std::uint64_t>(static_cast<std::int64_t>(value))) {}
+    Option(std::string name, double value)
+        : name(std::move(name)), bits(std::bit_cast<std::uint64_t>(value)), real(true) {}
 
     std::string text_of(std::uint64_t value) const {
         return real ? fmt::format("{}", std::bit_cast<double>(value))
                     : fmt::format("{}", static_cast<std::int64_t>(value));
     }
 
-    const char *name;
+    std::string name;
     std::uint64_t bits;
     bool real = false;
 };
@@ -127,20 +129,56 @@ std::uint64_t hash_of_options(const Spec &spec) {
     return hash_of_all(all);
 }
 
-std::uint64_t hash_of_unit(const Spec &spec, std::size_t unit) {
-    std::string text = spec.units()[unit].name + (spec.units()[unit].experts ? "; experts" : "") +
-                       (spec.units()[unit].kept ? "; kept" : "");
-    for (const std::size_t id : spec.units()[unit].parameters) {
-        const Parameter &p = spec.parameters()[id];
-        const auto number = [](const std::optional<std::size_t> &value) {
-            return value ? static_cast<std::int64_t>(*value) : -1;
-        };
-        text += fmt::format(";{} {} {} {} {} {} {} {}", p.name, p.type, p.gather_type,
-                            p.batch_dimensions, p.block_rows, p.block_elements, p.flags,
-                            number(p.tied_to));
-        for (const std::int64_t extent : p.whole_shape()) text += fmt::format(" {}", extent);
-    }
-    return hash_of_text(text);
+std::vector<Option> options_of(const Unit &unit) {
+    return {
+        {"VESCOMM_FSDP_EXPERTS", unit.experts},
+        {"VESCOMM_FSDP_KEEP_GATHERED", unit.kept},
+        {"the number of its parameters", unit.parameters.size()},
+    };
+}
+
+// Without the extents of the shape.
+std::vector<Option> options_of(const Parameter &parameter) {
+    return {
+        {"type", parameter.type},
+        {"gather_type", parameter.gather_type},
+        {"batch_dimensions", parameter.batch_dimensions},
+        {"block_rows", parameter.block_rows},
+        {"block_elements", parameter.block_elements},
+        {"flags", parameter.flags},
+        {"tied_to", parameter.tied_to ? static_cast<std::int64_t>(*parameter.tied_to) : -1},
+        {"the number of dimensions", parameter.whole_shape().size()},
+    };
+}
+
+std::vector<Option> extents_of(const Parameter &parameter) {
+    std::vector<Option> extents;
+    for (const std::int64_t extent : parameter.whole_shape())
+        extents.emplace_back(fmt::format("shape[{}]", extents.size()), extent);
+    return extents;
+}
+
+std::uint64_t hash_of_parameter(const Parameter &parameter) {
+    std::vector<std::uint64_t> all = bits_of(options_of(parameter));
+    const std::vector<std::uint64_t> extents = bits_of(extents_of(parameter));
+    all.insert(all.end(), extents.begin(), extents.end());
+    all.push_back(hash_of_text(parameter.name));
+    return hash_of_all(all);
+}
+
+std::vector<std::uint64_t> hashes_of_parameters(const Spec &spec, const Unit &unit) {
+    std::vector<std::uint64_t> hashes;
+    for (const std::size_t id : unit.parameters)
+        hashes.push_back(hash_of_parameter(spec.parameters()[id]));
+    return hashes;
+}
+
+std::uint64_t hash_of_unit(const Spec &spec, const Unit &unit) {
+    std::vector<std::uint64_t> all = bits_of(options_of(unit));
+    const std::vector<std::uint64_t> parameters = hashes_of_parameters(spec, unit);
+    all.insert(all.end(), parameters.begin(), parameters.end());
+    all.push_back(hash_of_text(unit.name));
+    return hash_of_all(all);
 }
 
 template <typename Value>
@@ -176,15 +214,58 @@ Failure differ(int rank, const std::string &what) {
                                rank, what));
 }
 
-// Returns an error that names the first option that differs and its values, if one does.
-std::optional<Failure> compare_options(vescomm_comm_t *comm, const std::vector<Option> &options,
-                                       int ranks) {
+// A rank whose specification differs from that of rank 0, and what differs.
+struct Named {
+    int rank;
+    std::string what;
+};
+
+// Names the first option that differs, with its values. All ranks have as many options.
+std::optional<Named> find_different(vescomm_comm_t *comm, const std::vector<Option> &options,
+                                    int ranks) {
+    if (options.empty()) return std::nullopt;
     const auto found = find_difference(comm, bits_of(options), ranks);
     if (!found) return std::nullopt;
     const Option &option = options[found->position];
-    return differ(found->rank, fmt::format("{}, which is {} on rank 0 and {} on rank {}",
-                                           option.name, option.text_of(found->of_first),
-                                           option.text_of(found->of_rank), found->rank));
+    return Named{found->rank, fmt::format("{}, which is {} on rank 0 and {} on rank {}",
+                                          option.name, option.text_of(found->of_first),
+                                          option.text_of(found->of_rank), found->rank)};
+}
+
+// Returns an error that names the first option that differs and its values, if one does.
+std::optional<Failure> compare_options(vescomm_comm_t *comm, const std::vector<Option> &options,
+                                       int ranks) {
+    const auto found = find_different(comm, options, ranks);
+    return found ? std::optional(differ(found->rank, found->what)) : std::nullopt;
+}
+
+// Names a parameter of a unit that differs. All ranks have as many.
+std::optional<Named> find_different_parameter(vescomm_comm_t *comm, const Spec &spec,
+                                              const Unit &unit, int ranks) {
+    if (unit.parameters.empty()) return std::nullopt;
+    const auto found = find_difference(comm, hashes_of_parameters(spec, unit), ranks);
+    if (!found) return std::nullopt;
+    const Parameter &parameter = spec.parameters()[unit.parameters[found->position]];
+    const std::string name =
+        fmt::format("parameter {}, which is \"{}\" here", found->position, parameter.name);
+    auto detail = find_different(comm, options_of(parameter), ranks);
+    if (!detail) detail = find_different(comm, extents_of(parameter), ranks);
+    if (!detail) return Named{found->rank, name};
+    return Named{detail->rank, name + ": " + detail->what};
+}
+
+// Returns an error that names a unit that differs, and what differs in it.
+Failure find_different_unit(vescomm_comm_t *comm, const Spec &spec,
+                            const std::vector<std::uint64_t> &hashes, int ranks) {
+    // All ranks have as many units.
+    const auto found = find_difference(comm, hashes, ranks).value();
+    const Unit &unit = spec.units()[found.position];
+    const std::string name =
+        fmt::format("unit {}, which is \"{}\" here", found.position, unit.name);
+    auto detail = find_different(comm, options_of(unit), ranks);
+    if (!detail) detail = find_different_parameter(comm, spec, unit, ranks);
+    if (!detail) return differ(found.rank, name);
+    return differ(detail->rank, name + ": " + detail->what);
 }
 
 // Returns an error that names an option or axis that differs.
@@ -225,11 +306,7 @@ std::optional<Failure> compare_with_all(vescomm_comm_t *comm, const Spec &spec, 
     if (other(&Summary::options) > 0) return find_different_option(comm, spec, ranks);
     if (const int rank = other(&Summary::units)) return differ(rank, "the number of units");
     // All ranks have as many units. Parameters in no group of the program make one more.
-    if (other(&Summary::model) > 0) {
-        const auto unit = find_difference(comm, units, ranks).value();
-        return differ(unit.rank, fmt::format("unit {}, which is \"{}\" here", unit.position,
-                                             spec.units()[unit.position].name));
-    }
+    if (other(&Summary::model) > 0) return find_different_unit(comm, spec, units, ranks);
     if (other(&Summary::groups) > 0) return find_different_group(comm, spec, ranks);
     return std::nullopt;
 }
@@ -246,8 +323,8 @@ std::optional<Model> agree_on_model(const Spec &spec, const Communicator &world,
         model.spec.complete();
         model.plan = plan_model(model.spec, ranks);
         device::require_support(model.spec, model.plan);
-        for (std::size_t unit = 0; unit < model.spec.units().size(); ++unit) {
-            model.unit_names.push_back(model.spec.units()[unit].name);
+        for (const Unit &unit : model.spec.units()) {
+            model.unit_names.push_back(unit.name);
             units.push_back(hash_of_unit(model.spec, unit));
         }
         mine = {1, hash_of_options(model.spec), units.size(), hash_of_all(units),

@@ -344,12 +344,13 @@ TEST(Spec, OfThreeKindsIsAnErrorOnAllRanks) {
         });
 }
 
+// `make`: of a rank.
+void expect_on_both(const std::function<Spec(int)> &make, const char *words) {
+    run_ranks(2, [&](Communicator &comm) { expect_difference(make(comm.rank()), comm, words); });
+}
+
 // An axis or a group has no number that a sentence could show.
 TEST(Spec, NamesTheAxisOrGroupThatDiffers) {
-    const auto expect_on_both = [](const std::function<Spec(int)> &make, const char *words) {
-        run_ranks(2,
-                  [&](Communicator &comm) { expect_difference(make(comm.rank()), comm, words); });
-    };
     const auto with_preset = [](const std::string &preset) {
         Spec spec;
         spec.preset(preset);
@@ -380,7 +381,8 @@ TEST(Spec, NamesTheAxisOrGroupThatDiffers) {
                 {.name = "w", .shape = {3}, .flags = rank == 0 ? 0 : VESCOMM_FSDP_FROZEN});
             return spec;
         },
-        "differ in unit 0, which is \"unit\" here");
+        "differ in unit 0, which is \"unit\" here: parameter 0, which is \"w\" here: flags, which "
+        "is 0 on rank 0 and ");
     expect_on_both(
         [](int rank) {
             Spec spec;
@@ -393,6 +395,45 @@ TEST(Spec, NamesTheAxisOrGroupThatDiffers) {
             return spec;
         },
         "settings or states of group 0, whose kind is \"adamw\" here");
+}
+
+TEST(Spec, NamesTheParameterThatDiffersAndItsValues) {
+    const auto second = [](const ParameterSpec &on_first, const ParameterSpec &on_other) {
+        return [=](int rank) {
+            Spec spec;
+            const std::uint64_t unit = spec.add_unit("block");
+            spec.add_parameter(unit, {.name = "bias", .shape = {3}});
+            spec.add_parameter(unit, rank == 0 ? on_first : on_other);
+            return spec;
+        };
+    };
+    const ParameterSpec plain{.name = "w", .shape = {4, 6}};
+    const auto expect = [&](const ParameterSpec &other, const std::string &words) {
+        const std::string begin =
+            "differ in unit 0, which is \"block\" here: parameter 1, which is \"";
+        expect_on_both(second(plain, other), (begin + words).c_str());
+    };
+    expect({.name = "w", .shape = {4, 7}}, "w\" here: shape[1], which is 6 on rank 0 and 7 on");
+    expect({.name = "w", .shape = {4}},
+           "w\" here: the number of dimensions, which is 2 on rank 0 and 1 on rank 1");
+    expect({.name = "w", .shape = {4, 6}, .block_rows = 2},
+           "w\" here: block_rows, which is 1 on rank 0 and 2 on rank 1");
+    expect({.name = "w", .shape = {4, 6}, .type = VESCOMM_F16}, "w\" here: type, which is ");
+    // Each rank shows its own name.
+    expect_on_both(second(plain, {.name = "v", .shape = {4, 6}}), "\" here; use the same");
+    const auto with = [](std::uint32_t flags, int parameters) {
+        Spec spec;
+        const std::uint64_t unit = spec.add_unit("block", flags);
+        for (int i = 0; i < parameters; ++i)
+            spec.add_parameter(unit, {.name = "w" + std::to_string(i), .shape = {3}});
+        return spec;
+    };
+    expect_on_both([&](int rank) { return with(rank == 0 ? 0 : VESCOMM_FSDP_KEEP_GATHERED, 1); },
+                   "here: VESCOMM_FSDP_KEEP_GATHERED, which is 0 on rank 0 and 1 on rank 1");
+    expect_on_both([&](int rank) { return with(0, 1 + rank); },
+                   "here: the number of its parameters, which is 1 on rank 0 and 2 on rank 1");
+    expect_on_both([&](int rank) { return with(0, rank); },
+                   "here: the number of its parameters, which is 0 on rank 0 and 1 on rank 1");
 }
 
 }  // namespace
