@@ -1,12 +1,15 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Random events. Permitted ones give exact numbers; a wrong one, on all ranks or on one, gives an
-// error on all ranks that names an event, and after a reset the numbers are exact again.
+// Random events. Permitted ones give exact numbers; a wrong one, on all ranks or on one, also in
+// the middle of a step, gives an error on all ranks that names an event, and after a reset the
+// numbers are exact again.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <functional>
 #include <random>
+#include <utility>
 
 #include "fsdp/training.h"
 
@@ -78,11 +81,6 @@ struct Small {
     }
 
     static constexpr int expert_unit = 1;
-    // The ranks whose gradients of a unit are summed, of all ranks.
-    int summed(std::uint64_t unit, int ranks) const {
-        return unit == expert_unit ? ranks / expert_ranks : ranks;
-    }
-
     struct Parameter {
         std::uint64_t unit;
         std::uint64_t owner;  // the parameter whose values it has
@@ -109,83 +107,115 @@ void expect_values(Engine &engine, const Small &small, std::uint64_t unit) {
     }
 }
 
-// Adds `value` on this rank to the gradients of a parameter.
-void add(Engine &engine, std::uint64_t id, float value, bool push) {
-    if (push) {
-        const std::vector<float> values(static_cast<std::size_t>(engine.parameter(id).elements),
-                                        value);
-        engine.push_gradient(id, values.data(), VESCOMM_F32);
-        return;
+// The events of one rank in a step, with what they add up to.
+class Events {
+public:
+    Events(Engine &engine, const Small &small)
+        : engine_(engine), small_(small), sums_(small.parameters.size(), 0) {}
+
+    // A call before each event.
+    void set_interference(std::function<void()> interfere) { interfere_ = std::move(interfere); }
+
+    Engine &next() {
+        if (interfere_) interfere_();
+        return engine_;
     }
-    const auto [view, mode] = engine.gradient(id);
-    for (std::int64_t i = 0; i < view.elements; ++i)
-        write(view, i, mode == VESCOMM_FSDP_ADD ? read(view, i) + value : value);
-}
+    Engine &engine() { return engine_; }
+    const Small &small() const { return small_; }
+
+    // Adds `value` on this rank to the gradients of a parameter.
+    void add(std::uint64_t id, float value, bool push) {
+        if (push) {
+            const std::vector<float> values(
+                static_cast<std::size_t>(engine_.parameter(id).elements), value);
+            engine_.push_gradient(id, values.data(), VESCOMM_F32);
+        } else {
+            const auto [view, mode] = engine_.gradient(id);
+            for (std::int64_t i = 0; i < view.elements; ++i)
+                write(view, i, mode == VESCOMM_FSDP_ADD ? read(view, i) + value : value);
+        }
+        sums_[small_.parameters[id].owner] += value;
+    }
+    void scale(float factor) {
+        engine_.scale(factor);
+        for (float &sum : sums_) sum *= factor;
+    }
+    // By owner: what this rank has added to every element.
+    const std::vector<float> &sums() const { return sums_; }
+
+private:
+    Engine &engine_;
+    const Small &small_;
+    std::vector<float> sums_;
+    std::function<void()> interfere_;
+};
 
 // Compares all values in an evaluation.
-void evaluate(Engine &engine, const Small &small) {
-    engine.begin(VESCOMM_FSDP_EVAL);
+void evaluate(Events &events) {
+    events.next().begin(VESCOMM_FSDP_EVAL);
     for (std::uint64_t unit = 0; unit < 4; ++unit) {
-        engine.pre_forward(unit);
-        expect_values(engine, small, unit);
-        engine.post_forward(unit);
+        events.next().pre_forward(unit);
+        expect_values(events.engine(), events.small(), unit);
+        events.next().post_forward(unit);
     }
 }
 
 // One step of random, permitted events. `random` is the same on every rank.
-void random_step(Engine &engine, Small &small, std::mt19937 &random, int ranks) {
-    std::vector<float> sums(small.expected.size(), 0);
+void random_step(Events &events, std::mt19937 &random) {
+    const Small &small = events.small();
     const int micro_batches = 1 + static_cast<int>(random() % 3);
     for (int micro = 0; micro < micro_batches; ++micro) {
         const bool without_sum = small.keeps_gradients && random() % 2 == 0;
-        engine.begin(micro + 1 == micro_batches ? VESCOMM_FSDP_LAST
-                     : without_sum              ? VESCOMM_FSDP_NO_SYNC
-                                                : 0);
+        events.next().begin(micro + 1 == micro_batches ? VESCOMM_FSDP_LAST
+                            : without_sum              ? VESCOMM_FSDP_NO_SYNC
+                                                       : 0);
         // A unit that stays gathered, also while it is open otherwise.
         const std::uint64_t held = random() % 8;
         if (held < 4) {
-            engine.unshard(held);
-            if (random() % 2 == 0) expect_values(engine, small, held);
+            events.next().unshard(held);
+            if (random() % 2 == 0) expect_values(events.engine(), small, held);
         }
         std::vector<std::uint64_t> used;
         for (std::uint32_t i = random() % 6; i > 0; --i) used.push_back(random() % 4);
         for (const std::uint64_t unit : used) {
-            engine.pre_forward(unit);
-            expect_values(engine, small, unit);
-            engine.post_forward(unit);
+            events.next().pre_forward(unit);
+            expect_values(events.engine(), small, unit);
+            events.next().post_forward(unit);
         }
         std::ranges::shuffle(used, random);
         // Gradients of a unit stay in a slot until all its uses are done, so slots can run out.
         std::ranges::sort(used);
         for (const std::uint64_t unit : used) {
             if (random() % 8 == 0) continue;  // no backward pass for this use
-            engine.pre_backward(unit);
+            events.next().pre_backward(unit);
             if (random() % 3 == 0) {
-                engine.pre_forward(unit);
-                engine.post_forward(unit);
+                events.next().pre_forward(unit);
+                events.next().post_forward(unit);
             }
-            expect_values(engine, small, unit);
+            expect_values(events.engine(), small, unit);
             for (std::uint64_t id = 0; id < small.parameters.size(); ++id) {
                 const Small::Parameter &parameter = small.parameters[id];
                 if (parameter.unit != unit || !parameter.trainable || random() % 5 == 0) continue;
                 const float value = static_cast<float>(random() % 7);
-                add(engine, id, value, random() % 2 == 0);
-                sums[parameter.owner] += value * static_cast<float>(small.summed(unit, ranks));
+                events.next();
+                events.add(id, value, random() % 2 == 0);
             }
-            engine.post_backward(unit);
+            events.next().post_backward(unit);
         }
         if (held < 4) {
-            expect_values(engine, small, held);
-            engine.reshard(held);
+            expect_values(events.engine(), small, held);
+            events.next().reshard(held);
         }
-        engine.finish_backward();
-        if (random() % 4 == 0) evaluate(engine, small);
+        events.next().finish_backward();
+        if (random() % 4 == 0) evaluate(events);
     }
-    engine.step();
-    for (std::size_t owner = 0; owner < sums.size(); ++owner) small.expected[owner] -= sums[owner];
+    events.next().step();
 }
 
-void random_event(Engine &engine, const Small &small, std::mt19937 &random) {
+// `alone`: other ranks do not make the same call.
+void random_event(Events &events, std::mt19937 &random, bool alone) {
+    Engine &engine = events.engine();
+    const Small &small = events.small();
     const std::uint64_t unit = random() % 5;
     const std::uint64_t id = random() % small.parameters.size();
     switch (random() % 14) {
@@ -206,13 +236,16 @@ void random_event(Engine &engine, const Small &small, std::mt19937 &random) {
         case 8:
             return engine.finish_backward();
         case 9:
-            return add(engine, id, 1, random() % 2 == 0);
+            // Elements of experts that one rank alone has added to would differ from the others.
+            if (alone && small.expert_ranks > 1 && small.parameters[id].unit == Small::expert_unit)
+                return;
+            return events.add(id, 1, random() % 2 == 0);
         case 10:
             return static_cast<void>(engine.norm());
         case 11:
             return engine.begin_backward();
         case 12:
-            return engine.scale(2);
+            return events.scale(2);
         default:
             return static_cast<void>(engine.parameter(id));
     }
@@ -240,11 +273,97 @@ unsigned rounds() {
     return number_in("VESCOMM_TEST_ROUNDS", 12);
 }
 
-// Steps of permitted events, on rank 0.
+// Steps of rank 0.
 struct Steps {
     int done = 0;
     int out_of_slots = 0;
+    int interfered_done = 0;  // with events in between, which the engine accepted
+    int interfered_refused = 0;
 };
+
+// A step ended. Updates the expected parameters if it succeeded, and returns the number of ranks
+// on which it failed.
+int settle(Communicator &comm, const Events &events, bool failed, Small &small) {
+    std::vector<float> all = events.sums();
+    all.push_back(failed ? 1 : 0);
+    all_reduce(comm, all);
+    const int failures = static_cast<int>(all.back());
+    if (failures > 0) return failures;
+    for (std::size_t owner = 0; owner < small.expected.size(); ++owner) {
+        // The ranks that have other experts.
+        const bool experts = small.parameters[owner].unit == Small::expert_unit;
+        small.expected[owner] -= all[owner] / static_cast<float>(experts ? small.expert_ranks : 1);
+    }
+    return 0;
+}
+
+void expect_good_error(const Error &error) {
+    const std::string sentence = error.what();
+    EXPECT_NE(error.status(), VESCOMM_ERROR_TIMEOUT) << sentence;
+    EXPECT_NE(error.status(), VESCOMM_ERROR_INTERNAL) << sentence;
+    EXPECT_TRUE(names_an_event(sentence)) << sentence;
+}
+
+// Random events and a step, which the engine refuses. They are the same on all ranks, or other
+// ones on each rank.
+void run_wrong_events(Communicator &comm, Engine &engine, const Small &small, std::mt19937 &random,
+                      std::mt19937 &own) {
+    const bool differ = random() % 2 == 0;
+    std::mt19937 same(random());
+    Events events(engine, small);
+    comm.barrier();
+    try {
+        for (int event = 0; event < 200; ++event) random_event(events, differ ? own : same, differ);
+        engine.step();
+        ADD_FAILURE() << "200 random events and a step were accepted";
+    } catch (const Error &error) {
+        expect_good_error(error);
+    }
+    EXPECT_THROW(engine.step(), Error);
+    engine.reset();
+}
+
+// Permitted events, until slots run out, which is an error on all ranks. In half of the steps one
+// to three random events lie between them: on all ranks, on one, or other ones on each.
+void run_step(Communicator &comm, Engine &engine, Small &small, std::mt19937 &random,
+              std::mt19937 &own, unsigned next_seed, Steps &steps) {
+    std::mt19937 same(random());
+    std::geometric_distribution<int> distance(0.06);  // in events
+    int interferences = random() % 2 == 0 ? 0 : 1 + static_cast<int>(random() % 3);
+    const bool interfered = interferences > 0;
+    const int who = static_cast<int>(random() % static_cast<unsigned>(comm.ranks() + 2));
+    const bool alone = who < comm.ranks() && comm.ranks() > 1;
+    const bool mine = !alone || who == comm.rank();
+    std::mt19937 &wrong = who == comm.ranks() ? own : same;
+    int remaining = distance(same);
+    Events events(engine, small);
+    events.set_interference([&] {
+        if (interferences == 0 || remaining-- > 0) return;
+        --interferences;
+        remaining = distance(same);
+        if (mine) random_event(events, wrong, alone || who == comm.ranks());
+    });
+    comm.barrier();
+    bool failed = false;
+    try {
+        random_step(events, random);
+    } catch (const Error &error) {
+        failed = true;
+        expect_good_error(error);
+        const bool out_of_slots = std::string(error.what()).find("slots") != std::string::npos;
+        EXPECT_TRUE(interfered || out_of_slots) << error.what();
+    }
+    if (failed) {
+        EXPECT_THROW(engine.step(), Error);
+        random.seed(next_seed);
+        engine.reset();
+    }
+    const int failures = settle(comm, events, failed, small);
+    EXPECT_TRUE(failures == 0 || failures == comm.ranks()) << failures << " ranks failed";
+    if (comm.rank() != 0) return;
+    if (interfered) ++(failed ? steps.interfered_refused : steps.interfered_done);
+    else ++(failed ? steps.out_of_slots : steps.done);
+}
 
 void run_seed(unsigned seed, int ranks, Steps &steps) {
     SCOPED_TRACE("seed " + std::to_string(seed) + ", " + std::to_string(ranks) + " ranks");
@@ -268,47 +387,21 @@ void run_seed(unsigned seed, int ranks, Steps &steps) {
         small.fill(engine);
         std::mt19937 own(seed * 31 + static_cast<unsigned>(comm.rank()));
         for (unsigned round = 0; round < rounds(); ++round) {
-            // Wrong events: the same on all ranks, or other ones on each rank. No step is among
-            // them, so the parameters do not change.
-            const bool differ = random() % 2 == 0;
-            std::mt19937 same(random());
-            std::string sentence;
-            comm.barrier();
-            try {
-                for (int event = 0; event < 200; ++event)
-                    random_event(engine, small, differ ? own : same);
-                engine.step();
-                ADD_FAILURE() << "200 random events and a step were accepted";
-            } catch (const Error &error) {
-                sentence = error.what();
-                EXPECT_NE(error.status(), VESCOMM_ERROR_TIMEOUT) << sentence;
-                EXPECT_NE(error.status(), VESCOMM_ERROR_INTERNAL) << sentence;
-            }
-            EXPECT_TRUE(names_an_event(sentence)) << sentence;
-            engine.reset();
-            // Permitted events, until slots run out, which is an error on all ranks.
-            comm.barrier();
-            std::vector<float> before = small.expected;
-            try {
-                random_step(engine, small, random, ranks);
-                if (comm.rank() == 0) ++steps.done;
-            } catch (const Error &error) {
-                EXPECT_NE(std::string(error.what()).find("slots"), std::string::npos)
-                    << error.what();
-                small.expected = before;
-                if (comm.rank() == 0) ++steps.out_of_slots;
-                random.seed(seed + round * 1000);
-                engine.reset();
-            }
+            SCOPED_TRACE("round " + std::to_string(round));
+            run_wrong_events(comm, engine, small, random, own);
+            run_step(comm, engine, small, random, own, seed + round * 1000, steps);
             engine.check_replicas();
-            evaluate(engine, small);
+            Events events(engine, small);
+            evaluate(events);
         }
     });
 }
 
-// With few slots many of them run out, but not most.
+// With few slots many of them run out, but not most. Most events in between are wrong.
 void expect_steps(const Steps &steps) {
     EXPECT_GT(steps.done, steps.out_of_slots);
+    EXPECT_GT(steps.interfered_done, 0);
+    EXPECT_GT(steps.interfered_refused, 0);
 }
 
 TEST(RandomEvents, OnOneRank) {
