@@ -10,6 +10,7 @@
 
 #include "execute/kernels.h"
 #include "fsdp/spec/group.h"
+#include "fsdp/spec/masters.h"
 
 namespace vescomm::fsdp {
 
@@ -19,6 +20,16 @@ namespace {
 // others.
 constexpr std::int64_t elements_at_a_time = std::int64_t{1} << 22;
 
+// There is no kernel between bf16 and f16. Widening is exact, so this rounds once.
+void convert(void *to, vescomm_type_t to_type, const void *from, vescomm_type_t from_type,
+             std::size_t count) {
+    if (to_type == VESCOMM_F32 || from_type == VESCOMM_F32)
+        return internal::kernels().convert(to, to_type, from, from_type, count);
+    std::vector<float> wide(count);
+    internal::kernels().convert(wide.data(), VESCOMM_F32, from, from_type, count);
+    internal::kernels().convert(to, to_type, wide.data(), VESCOMM_F32, count);
+}
+
 }  // namespace
 
 vescomm_type_t stored_type(const checkpoint::Catalogue &catalogue,
@@ -26,7 +37,7 @@ vescomm_type_t stored_type(const checkpoint::Catalogue &catalogue,
     const auto found = catalogue.tensors().find({wanted.role, wanted.name});
     if (wanted.role != master_role || found == catalogue.tensors().end()) return wanted.type;
     const vescomm_type_t stored = found->second.tensor.type;
-    return stored == VESCOMM_F32 || stored == VESCOMM_BF16 ? stored : wanted.type;
+    return is_master_type(stored) ? stored : wanted.type;
 }
 
 void read_converted(checkpoint::Checkpoint &opened, std::span<const ConvertedPiece> pieces) {
@@ -42,7 +53,7 @@ void read_converted(checkpoint::Checkpoint &opened, std::span<const ConvertedPie
             stored.resize(count * vescomm_type_get_bytes(type));
             part.data = stored.data();
             opened.read({&part, 1});
-            internal::kernels().convert(to, converted.type, stored.data(), type, count);
+            convert(to, converted.type, stored.data(), type, count);
             to += count * vescomm_type_get_bytes(converted.type);
         }
     }

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Loads of masters that were saved in another type: f32 into bf16 is rounded to the nearest, bf16
-// into f32 is exact.
+// Loads of masters that were saved in another type: into f32 they are exact, into bf16 or f16
+// rounded to the nearest.
 #pragma once
 
 #include <span>
@@ -13,7 +13,7 @@
 namespace vescomm::fsdp {
 
 // Returns the type in which to read a tensor of an engine: that of the save, if it is a master in
-// f32 or bf16, else its own. Pure.
+// f32, bf16 or f16, else its own. Pure.
 vescomm_type_t stored_type(const checkpoint::Catalogue &catalogue,
                            const checkpoint::Tensor &wanted);
 

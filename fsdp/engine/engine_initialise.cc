@@ -13,7 +13,8 @@ namespace vescomm::fsdp {
 
 namespace {
 
-// Masters in bf16 are set in f32, and rounded, in parts of a piece. Returns false if `fill` fails.
+// Masters in bf16 or f16 are set in f32, and rounded, in parts of a piece. Returns false if `fill`
+// fails.
 bool fill_piece(const vescomm_optimizer_piece_t &piece, std::uint64_t key, const Masters &masters,
                 vescomm_fsdp_fill_t fill, void *context) {
     const auto set = [&](std::int64_t begin, std::int64_t count, float *values) {

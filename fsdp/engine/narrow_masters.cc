@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "execute/kernels.h"
-#include "fsdp/optimizers/round_bf16.h"
 
 namespace vescomm::fsdp {
 
@@ -33,14 +32,19 @@ std::int64_t heap_elements(const Spec &spec, const ModelPlan &plan, int position
 }
 
 NarrowMasters::NarrowMasters(const Spec &spec, std::span<const OptimizerRun> runs)
-    : narrow_(spec.options().master_type != VESCOMM_F32),
-      stochastic_(spec.options().master_rounding == VESCOMM_FSDP_ROUND_STOCHASTIC) {
-    if (!narrow_) return;
+    : type_(spec.options().master_type) {
+    if (!narrow()) return;
     if (const std::int64_t elements = largest_heap(runs); elements > 0)
         heap_ = AlignedBytes(static_cast<std::size_t>(elements) * sizeof(float));
-    if (!stochastic_) return;
+    if (spec.options().master_rounding != VESCOMM_FSDP_ROUND_STOCHASTIC) return;
+    round_ = rounding_loop(type_);
     for (std::size_t id = 0; id < spec.parameters().size(); ++id)
         keys_.push_back(spec.random_key(id));
+}
+
+void NarrowMasters::widen(const OptimizerRun &run, const std::byte *masters, float *copy) const {
+    internal::kernels().convert(copy, VESCOMM_F32, masters, type_,
+                                static_cast<std::size_t>(run.elements));
 }
 
 void NarrowMasters::round(const OptimizerRun &run, const float *copy, std::byte *masters,
@@ -49,13 +53,13 @@ void NarrowMasters::round(const OptimizerRun &run, const float *copy, std::byte 
     // Padding between pieces stays zero.
     for (const vescomm_optimizer_piece_t &piece : run.pieces) {
         const auto count = static_cast<std::size_t>(piece.elements);
-        if (stochastic_)
-            round_to_bf16(to + piece.offset, copy + piece.offset, count,
-                          rounding_stream(keys_[piece.parameter], step),
-                          static_cast<std::uint64_t>(piece.first));
+        if (round_ != nullptr)
+            round_(to + piece.offset, copy + piece.offset, count,
+                   rounding_stream(keys_[piece.parameter], step),
+                   static_cast<std::uint64_t>(piece.first));
         else
-            internal::kernels().convert(to + piece.offset, VESCOMM_BF16, copy + piece.offset,
-                                        VESCOMM_F32, count);
+            internal::kernels().convert(to + piece.offset, type_, copy + piece.offset, VESCOMM_F32,
+                                        count);
     }
 }
 

@@ -1,9 +1,10 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Masters in bf16, as optimizers see them: f32 copies of one run at a time, rounded after its step.
+// Masters in bf16 or f16, as optimizers see them: f32 copies of one run at a time, rounded after
+// its step.
 //
-//     masters, bf16 ──widen──► copy of a run, f32 ──kind──► copy ──round──► masters, bf16
+//     masters ──widen──► copy of a run, f32 ──kind──► copy ──round──► masters
 //
 // A copy of at most stack_elements is on the stack of the thread that updates the run. A larger one
 // is in memory of the engine, for one such run at a time.
@@ -16,6 +17,7 @@
 
 #include "fsdp/engine/optimizer_runs.h"
 #include "fsdp/engine/shards.h"
+#include "fsdp/optimizers/stochastic_rounding.h"
 #include "fsdp/spec/model_plan.h"
 #include "fsdp/spec/spec.h"
 
@@ -37,10 +39,12 @@ class NarrowMasters {
 public:
     NarrowMasters(const Spec &spec, std::span<const OptimizerRun> runs);
 
-    // True if masters are in bf16.
-    bool narrow() const { return narrow_; }
+    // True if masters are not in f32.
+    bool narrow() const { return type_ != VESCOMM_F32; }
     // Memory for the copy of a run that is larger than stack_elements.
     float *heap() const { return reinterpret_cast<float *>(heap_.data()); }
+    // The masters of a run in f32.
+    void widen(const OptimizerRun &run, const std::byte *masters, float *copy) const;
     // Rounds a copy of the masters of a run after a step.
     void round(const OptimizerRun &run, const float *copy, std::byte *masters,
                std::int64_t step) const;
@@ -48,9 +52,9 @@ public:
     std::uint64_t bytes() const { return heap_.size(); }
 
 private:
-    bool narrow_;
-    bool stochastic_;
-    std::vector<std::uint64_t> keys_;  // of parameters; empty unless stochastic_
+    vescomm_type_t type_;
+    RoundLoop *round_ = nullptr;  // nullptr: masters are f32, or rounded to the nearest
+    std::vector<std::uint64_t> keys_;  // of parameters, for round_
     AlignedBytes heap_;
 };
 

@@ -135,8 +135,7 @@ int Optimizer::update(const OptimizerRun &run, float gradient_scale,
         return update(run, gradient_scale, learning_rate_scale, reinterpret_cast<float *>(masters));
     alignas(64) float stack[stack_elements];
     float *copy = run.elements > stack_elements ? narrow_.heap() : stack;
-    internal::kernels().convert(copy, VESCOMM_F32, masters, VESCOMM_BF16,
-                                static_cast<std::size_t>(run.elements));
+    narrow_.widen(run, masters, copy);
     const int result = update(run, gradient_scale, learning_rate_scale, copy);
     if (result == 0) narrow_.round(run, copy, masters, steps_);
     return result;

@@ -7,11 +7,16 @@
 
 namespace vescomm::fsdp {
 
+bool is_master_type(vescomm_type_t type) noexcept {
+    return type == VESCOMM_F32 || type == VESCOMM_BF16 || type == VESCOMM_F16;
+}
+
 void require_masters(const vescomm_fsdp_spec_options_t &options) {
     const vescomm_fsdp_rounding_t rounding = options.master_rounding;
-    if (options.master_type != VESCOMM_F32 && options.master_type != VESCOMM_BF16)
-        refuse("master_type is {}; it must be VESCOMM_F32 or VESCOMM_BF16, or 0 for f32",
-               options.master_type);
+    if (!is_master_type(options.master_type))
+        refuse(
+            "master_type is {}; it must be VESCOMM_F32, VESCOMM_BF16 or VESCOMM_F16, or 0 for f32",
+            options.master_type);
     if (rounding != VESCOMM_FSDP_ROUND_NEAREST && rounding != VESCOMM_FSDP_ROUND_STOCHASTIC)
         refuse(
             "master_rounding is {}; it must be VESCOMM_FSDP_ROUND_STOCHASTIC (0) or "
@@ -20,18 +25,19 @@ void require_masters(const vescomm_fsdp_spec_options_t &options) {
     if (rounding != 0 && options.master_type == VESCOMM_F32)
         refuse(
             "master_rounding is {}, and masters are f32, which are not rounded; set it to 0, or "
-            "master_type to VESCOMM_BF16",
+            "master_type to VESCOMM_BF16 or VESCOMM_F16",
             rounding);
 }
 
 void require_gatherable(const std::string &name, vescomm_type_t type,
                         const vescomm_fsdp_spec_options_t &options) {
-    if (options.master_type == VESCOMM_BF16 && type != VESCOMM_F32 && type != VESCOMM_BF16)
+    const vescomm_type_t master = options.master_type;
+    if (master != VESCOMM_F32 && type != VESCOMM_F32 && type != master)
         refuse(
-            "parameter \"{}\" is gathered in {}, and masters are bf16; gather it in f32 or bf16, "
-            "or "
-            "set master_type to VESCOMM_F32",
-            name, formats::name_of(type));
+            "parameter \"{}\" is gathered in {}, and masters are {}; gather it in f32 or {}, or "
+            "set "
+            "master_type to VESCOMM_F32",
+            name, formats::name_of(type), formats::name_of(master), formats::name_of(master));
 }
 
 }  // namespace vescomm::fsdp

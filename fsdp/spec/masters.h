@@ -10,11 +10,14 @@
 
 namespace vescomm::fsdp {
 
+// True for f32, bf16 and f16.
+bool is_master_type(vescomm_type_t type) noexcept;
+
 // Throws Failure unless master_type and master_rounding are valid. `options`: with a master_type.
 void require_masters(const vescomm_fsdp_spec_options_t &options);
 
-// Throws Failure if masters cannot be gathered in a type. Masters in bf16 have the range of f32:
-// f16 and f8 cannot hold it, and f16 has no use for the bits that it has beyond bf16.
+// Throws Failure if masters cannot be gathered in a type: neither of bf16 and f16 holds all values
+// of the other one, and f8 holds those of none.
 void require_gatherable(const std::string &name, vescomm_type_t type,
                         const vescomm_fsdp_spec_options_t &options);
 

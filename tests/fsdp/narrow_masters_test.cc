@@ -1,8 +1,10 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Masters in bf16. Gradients are whole numbers, so the bits do not depend on the number of ranks.
+// Masters in bf16 and f16. Gradients are whole numbers, so the bits do not depend on the number of
+// ranks.
 #include <filesystem>
+#include <limits>
 
 #include "fsdp/checkpoint/checkpoint_ranks.h"
 #include "fsdp/experts.h"
@@ -19,16 +21,26 @@ constexpr vescomm_fsdp_rounding_t nearest = VESCOMM_FSDP_ROUND_NEAREST;
 constexpr vescomm_fsdp_rounding_t stochastic = VESCOMM_FSDP_ROUND_STOCHASTIC;
 constexpr double wait_seconds = 60;
 
-vescomm_fsdp_spec_options_t narrow(vescomm_fsdp_rounding_t rounding = nearest,
-                                   vescomm_type_t compute_type = VESCOMM_BF16) {
-    vescomm_fsdp_spec_options_t options = vescomm_fsdp_spec_options_init();
-    options.compute_type = compute_type;
-    options.gradient_type = VESCOMM_F32;
-    options.master_type = VESCOMM_BF16;
-    options.master_rounding = rounding;
-    options.seed = 5;
-    return options;
-}
+// By type of masters.
+class NarrowMasters : public ::testing::TestWithParam<vescomm_type_t> {
+protected:
+    static vescomm_type_t type() { return GetParam(); }
+    // `compute_type`: 0 is the type of masters.
+    static vescomm_fsdp_spec_options_t narrow(vescomm_fsdp_rounding_t rounding = nearest,
+                                              vescomm_type_t compute_type = 0) {
+        vescomm_fsdp_spec_options_t options = vescomm_fsdp_spec_options_init();
+        options.compute_type = compute_type == 0 ? type() : compute_type;
+        options.gradient_type = VESCOMM_F32;
+        options.master_type = type();
+        options.master_rounding = rounding;
+        options.seed = 5;
+        return options;
+    }
+    // To the nearest master.
+    static float rounded(float x) {
+        return type() == VESCOMM_F16 ? from_f16(to_f16(x)) : from_bf16(to_bf16(x));
+    }
+};
 
 // With vectors that every rank has.
 std::vector<UnitModel> mixed_model() {
@@ -39,10 +51,10 @@ std::vector<UnitModel> mixed_model() {
 
 const Training training{.steps = 3, .micro_batches = 2, .max_norm = 30};
 
-TEST(NarrowMasters, HaveTheSameBitsOnAnyNumberOfRanksWithAnyPreset) {
+TEST_P(NarrowMasters, HaveTheSameBitsOnAnyNumberOfRanksWithAnyPreset) {
     for (const vescomm_fsdp_rounding_t rounding : {nearest, stochastic}) {
         const Outcome alone = train_on(1, odd_model(), "zero3", narrow(rounding), training);
-        for (const float x : alone.parameters) EXPECT_EQ(x, from_bf16(to_bf16(x)));
+        for (const float x : alone.parameters) EXPECT_EQ(x, rounded(x));
         for (const int ranks : {2, 3, 5})
             for (const char *preset : {"zero3", "zero2", "zero1", "ddp"}) {
                 const Outcome many =
@@ -57,7 +69,7 @@ TEST(NarrowMasters, HaveTheSameBitsOnAnyNumberOfRanksWithAnyPreset) {
     }
 }
 
-TEST(NarrowMasters, HaveTheSameBitsWithEveryOtherOption) {
+TEST_P(NarrowMasters, HaveTheSameBitsWithEveryOtherOption) {
     for (const vescomm_fsdp_rounding_t rounding : {nearest, stochastic}) {
         const Outcome plain = train_on(1, mixed_model(), "zero3", narrow(rounding), training);
         EXPECT_EQ(
@@ -77,7 +89,7 @@ TEST(NarrowMasters, HaveTheSameBitsWithEveryOtherOption) {
     }
 }
 
-TEST(NarrowMasters, DependOnTheSeedOnlyWithStochasticRounding) {
+TEST_P(NarrowMasters, DependOnTheSeedOnlyWithStochasticRounding) {
     for (const vescomm_fsdp_rounding_t rounding : {nearest, stochastic}) {
         vescomm_fsdp_spec_options_t other = narrow(rounding);
         other.seed = 6;
@@ -88,14 +100,17 @@ TEST(NarrowMasters, DependOnTheSeedOnlyWithStochasticRounding) {
     }
 }
 
-// A change of 2^-10 of the values is a quarter of the half distance: nearest loses all of them.
-TEST(NarrowMasters, SmallChangesCountOnAverageWithStochasticRounding) {
+// A change of 2^-11 of the values, 2^-14 for f16, is an eighth of the half distance or less:
+// nearest loses all of them.
+TEST_P(NarrowMasters, SmallChangesCountOnAverageWithStochasticRounding) {
+    // Between 1 and 2 numbers are 2^-7 apart, or 2^-10.
+    const float distance = type() == VESCOMM_F16 ? 0x1p-10f : 0x1p-7f;
     for (const vescomm_fsdp_rounding_t rounding : {nearest, stochastic})
         run_ranks(2, [&](Communicator &comm) {
             Described described =
                 describe({{"unit", {{.name = "w", .shape = {4096}}}}}, "zero3", narrow(rounding));
             vescomm_sgd_settings_t settings = vescomm_sgd_settings_init();
-            settings.learning_rate = 0x1p-10;
+            settings.learning_rate = distance / 8;
             described.spec.add_group(all_ids(described), vescomm_optimizer_get_sgd(), &settings);
             Engine engine(described.spec, comm);
             engine.initialise(
@@ -114,15 +129,15 @@ TEST(NarrowMasters, SmallChangesCountOnAverageWithStochasticRounding) {
             }
             double mean = 0;
             for (const float x : read_all(engine, described.ids)) mean += x / 4096.0;
-            const double expected = rounding == nearest ? 1 : 1 + steps * 0x1p-10;
-            // The deviation of one element is below sqrt(16 / 8) * 2^-7.
-            EXPECT_NEAR(mean, expected, rounding == nearest ? 0 : 6 * 1.5 * 0x1p-7 / 64);
+            const double expected = rounding == nearest ? 1 : 1 + steps * distance / 8;
+            // The deviation of one element is below sqrt(16 / 8) distances.
+            EXPECT_NEAR(mean, expected, rounding == nearest ? 0 : 6 * 1.5 * distance / 64);
         });
 }
 
-TEST(NarrowMasters, TakeTwoBytesAndAreAllocatedAsReported) {
+TEST_P(NarrowMasters, TakeTwoBytesAndAreAllocatedAsReported) {
     for (const char *preset : {"zero3", "zero1", "ddp", "hsdp:2", "hpz:2"})
-        for (const vescomm_type_t compute : {VESCOMM_F32, VESCOMM_BF16})
+        for (const vescomm_type_t compute : {VESCOMM_F32, type()})
             for (const int partner_copy : {0, 1})
                 run_ranks(4, [&](Communicator &comm) {
                     vescomm_fsdp_spec_options_t options = narrow(stochastic, compute);
@@ -144,7 +159,7 @@ TEST(NarrowMasters, TakeTwoBytesAndAreAllocatedAsReported) {
 }
 
 // A kind that is not concurrent gets its whole run in f32.
-TEST(NarrowMasters, AreWidenedInMemoryThatTheReportHas) {
+TEST_P(NarrowMasters, AreWidenedInMemoryThatTheReportHas) {
     const std::vector<UnitModel> units = {{"large", {{.name = "w", .shape = {300, 100}}}},
                                           {"small", {{.name = "w", .shape = {3, 5}}}}};
     for (const int partner_copy : {0, 1})
@@ -170,7 +185,7 @@ TEST(NarrowMasters, AreWidenedInMemoryThatTheReportHas) {
         });
 }
 
-TEST(NarrowMasters, OptimizersSeeRunsInF32) {
+TEST_P(NarrowMasters, OptimizersSeeRunsInF32) {
     std::vector<Outcome> outcomes;
     for (const int concurrent : {0, 1})
         for (const int ranks : {1, 3}) {
@@ -188,7 +203,7 @@ TEST(NarrowMasters, OptimizersSeeRunsInF32) {
 }
 
 // Parts of a piece are set one after the other.
-TEST(NarrowMasters, OfLargePiecesAreSetInParts) {
+TEST_P(NarrowMasters, OfLargePiecesAreSetInParts) {
     run_ranks(3, [](Communicator &comm) {
         const Described described =
             describe({{"unit", {{.name = "w", .shape = {100'003}}}}}, "zero3", narrow());
@@ -205,25 +220,25 @@ TEST(NarrowMasters, OfLargePiecesAreSetInParts) {
     });
 }
 
-TEST(NarrowMasters, HaveViewsInTheirType) {
+TEST_P(NarrowMasters, HaveViewsInTheirType) {
     run_ranks(3, [](Communicator &comm) {
         const Described described = describe(odd_model(), "zero3", narrow());
         Engine engine(described.spec, comm);
         fill(engine);
         for (std::uint64_t unit = 0; unit < described.ids.size(); ++unit) {
             const vescomm_fsdp_view_t view = engine.shard(unit, VESCOMM_FSDP_MASTER);
-            EXPECT_EQ(view.type, VESCOMM_BF16);
+            EXPECT_EQ(view.type, type());
             EXPECT_EQ(engine.shard(unit, VESCOMM_FSDP_GRADIENT).type, VESCOMM_F32);
             for (const vescomm_optimizer_piece_t &piece : engine.pieces(unit))
                 for (std::int64_t i = 0; i < piece.elements; ++i)
                     EXPECT_EQ(read(view, piece.offset + i),
-                              from_bf16(to_bf16(initial(piece.parameter, piece.first + i))));
+                              rounded(initial(piece.parameter, piece.first + i)));
         }
     });
 }
 
 // With frozen and tied parameters.
-TEST(NarrowMasters, OfExpertsHaveTheSameBitsForAnyDivision) {
+TEST_P(NarrowMasters, OfExpertsHaveTheSameBitsForAnyDivision) {
     std::vector<std::vector<float>> whole;
     for (const int ranks : {1, 4})
         for (const int expert_ranks : {1, 2, 4}) {
@@ -244,7 +259,7 @@ TEST(NarrowMasters, OfExpertsHaveTheSameBitsForAnyDivision) {
         }
 }
 
-TEST(NarrowMasters, AreQuantisedForGathers) {
+TEST_P(NarrowMasters, AreQuantisedForGathers) {
     for (const vescomm_type_t code : {VESCOMM_I8, VESCOMM_F8E4M3}) {
         vescomm_fsdp_spec_options_t options = narrow(stochastic);
         options.gather_type = code;
@@ -256,7 +271,7 @@ TEST(NarrowMasters, AreQuantisedForGathers) {
     }
 }
 
-TEST(NarrowMasters, AreEqualOnReplicas) {
+TEST_P(NarrowMasters, AreEqualOnReplicas) {
     for (const char *preset : {"ddp", "hsdp:2", "zero3"})
         run_ranks(4, [&](Communicator &comm) {
             vescomm_fsdp_spec_options_t options = narrow(stochastic);
@@ -292,45 +307,56 @@ std::vector<float> train_between(int ranks, const vescomm_fsdp_spec_options_t &o
     return seen;
 }
 
-TEST(NarrowMasters, GoOnFromASaveOnAnyNumberOfRanks) {
+TEST_P(NarrowMasters, GoOnFromASaveOnAnyNumberOfRanks) {
     const TemporaryFolder folder;
     const std::string save = folder.path("c");
     const auto whole = train_between(3, narrow(stochastic), 0, 4, "", "");
     train_between(3, narrow(stochastic), 0, 2, "", save);
     const checkpoint::Checkpoint saved(save);
     for (const checkpoint::Tensor &tensor : saved.tensors())
-        EXPECT_EQ(tensor.type, tensor.role == "master" ? VESCOMM_BF16 : VESCOMM_F32) << tensor.name;
+        EXPECT_EQ(tensor.type, tensor.role == "master" ? type() : VESCOMM_F32) << tensor.name;
     for (const int ranks : {1, 2, 5})
         EXPECT_EQ(train_between(ranks, narrow(stochastic), 2, 4, save, ""), whole) << ranks;
 }
 
-TEST(NarrowMasters, AreLoadedFromF32AndIntoF32) {
+TEST_P(NarrowMasters, AreLoadedFromF32AndIntoF32) {
     const TemporaryFolder folder;
     vescomm_fsdp_spec_options_t wide = narrow(stochastic, VESCOMM_F32);
     wide.master_type = VESCOMM_F32;
     const auto in_f32 = train_between(3, wide, 0, 2, "", folder.path("f32"));
-    auto rounded = in_f32;
-    for (float &x : rounded) x = from_bf16(to_bf16(x));
-    ASSERT_NE(rounded, in_f32);
-    EXPECT_EQ(train_between(2, narrow(stochastic), 2, 2, folder.path("f32"), ""), rounded);
-    const auto in_bf16 = train_between(2, narrow(), 0, 2, "", folder.path("bf16"));
-    EXPECT_EQ(train_between(3, wide, 2, 2, folder.path("bf16"), ""), in_bf16);
+    auto expected = in_f32;
+    for (float &x : expected) x = rounded(x);
+    ASSERT_NE(expected, in_f32);
+    EXPECT_EQ(train_between(2, narrow(stochastic), 2, 2, folder.path("f32"), ""), expected);
+    const auto saved = train_between(2, narrow(), 0, 2, "", folder.path("narrow"));
+    EXPECT_EQ(train_between(3, wide, 2, 2, folder.path("narrow"), ""), saved);
+    // Into the other narrow type.
+    const vescomm_type_t other = type() == VESCOMM_F16 ? VESCOMM_BF16 : VESCOMM_F16;
+    vescomm_fsdp_spec_options_t options = narrow(nearest, VESCOMM_F32);
+    options.master_type = other;
+    expected = saved;
+    for (float &x : expected)
+        x = other == VESCOMM_F16 ? from_f16(to_f16(x)) : from_bf16(to_bf16(x));
+    EXPECT_EQ(train_between(3, options, 2, 2, folder.path("narrow"), ""), expected);
 }
 
-TEST(NarrowMasters, AreRefusedWithTheReason) {
+TEST_P(NarrowMasters, AreRefusedWithTheReason) {
     const auto refusal = [](vescomm_fsdp_spec_options_t options) {
         return sentence_of([&] { describe(odd_model(), "zero3", options); });
     };
     auto options = narrow();
-    options.master_type = VESCOMM_F16;
-    EXPECT_NE(refusal(options).find("VESCOMM_F32 or VESCOMM_BF16"), std::string::npos);
+    options.master_type = VESCOMM_F8E4M3;
+    EXPECT_NE(refusal(options).find("VESCOMM_F32, VESCOMM_BF16 or VESCOMM_F16"), std::string::npos);
     options = narrow(2);
     EXPECT_NE(refusal(options).find("master_rounding is 2"), std::string::npos);
     options = narrow(nearest);
     options.master_type = 0;
     EXPECT_NE(refusal(options).find("which are not rounded"), std::string::npos);
-    for (const vescomm_type_t type : {VESCOMM_F16, VESCOMM_F8E4M3, VESCOMM_F8E5M2})
-        EXPECT_NE(refusal(narrow(nearest, type)).find("gather it in f32 or bf16"),
+    const bool half = type() == VESCOMM_F16;
+    for (const vescomm_type_t gathered :
+         {half ? VESCOMM_BF16 : VESCOMM_F16, VESCOMM_F8E4M3, VESCOMM_F8E5M2})
+        EXPECT_NE(refusal(narrow(nearest, gathered))
+                      .find(half ? "gather it in f32 or f16" : "gather it in f32 or bf16"),
                   std::string::npos);
     run_ranks(1, [](Communicator &comm) {
         auto on_device = narrow();
@@ -338,7 +364,7 @@ TEST(NarrowMasters, AreRefusedWithTheReason) {
         const Described described = describe(odd_model(), "zero3", on_device);
         try {
             const Engine engine(described.spec, comm);
-            ADD_FAILURE() << "an engine on device memory has masters in bf16";
+            ADD_FAILURE() << "an engine on device memory has narrow masters";
         } catch (const Error &error) {
             EXPECT_EQ(error.status(), VESCOMM_ERROR_UNSUPPORTED);
             EXPECT_NE(std::string(error.what()).find("set master_type to VESCOMM_F32"),
@@ -348,7 +374,7 @@ TEST(NarrowMasters, AreRefusedWithTheReason) {
     });
 }
 
-TEST(NarrowMasters, MustBeTheSameOnAllRanks) {
+TEST_P(NarrowMasters, MustBeTheSameOnAllRanks) {
     for (const bool differ_in_type : {true, false})
         run_ranks(2, [&](Communicator &comm) {
             auto options = narrow(stochastic);
@@ -365,6 +391,25 @@ TEST(NarrowMasters, MustBeTheSameOnAllRanks) {
             }
         });
 }
+
+// A value beyond the largest master is infinite.
+TEST_P(NarrowMasters, OverflowToInfinity) {
+    run_ranks(2, [](Communicator &comm) {
+        const Described described =
+            describe({{"unit", {{.name = "w", .shape = {4}}}}}, "zero3", narrow());
+        Engine engine(described.spec, comm);
+        engine.initialise(
+            [](auto, auto, std::span<float> piece, auto) { std::ranges::fill(piece, 70000.0f); });
+        for (const float x : read_all(engine, described.ids))
+            EXPECT_EQ(x, type() == VESCOMM_F16 ? std::numeric_limits<float>::infinity()
+                                               : from_bf16(to_bf16(70000)));
+    });
+}
+
+INSTANTIATE_TEST_SUITE_P(Type, NarrowMasters, ::testing::Values(VESCOMM_BF16, VESCOMM_F16),
+                         [](const auto &info) {
+                             return info.param == VESCOMM_F16 ? "F16" : "Bf16";
+                         });
 
 }  // namespace
 }  // namespace vescomm::fsdp::testing

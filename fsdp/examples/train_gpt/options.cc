@@ -142,10 +142,12 @@ void check(const Options &options) {
         require_either("--gather-dtype", options.gather_type, "f8", "int8");
     if (!options.reduce_type.empty())
         require_either("--reduce-dtype", options.reduce_type, "f8", "int8");
-    require_either("--master-dtype", options.master_type, "f32", "bf16");
+    require(options.master_type == "f32" || options.master_type == "bf16" ||
+                options.master_type == "f16",
+            fmt::format("--master-dtype {} is neither f32, bf16 nor f16", options.master_type));
     require_either("--rounding", options.rounding, "nearest", "stochastic");
-    require(options.rounding == "stochastic" || options.master_type == "bf16",
-            "--rounding nearest is for --master-dtype bf16: f32 is not rounded");
+    require(options.rounding == "stochastic" || options.master_type != "f32",
+            "--rounding nearest is for --master-dtype bf16 and f16: f32 is not rounded");
     require_at_least("--gather-block", options.gather_block, 1);
     require_at_least("--save-every", options.save_every, 0);
     require(!options.save.empty() || options.save_every == 0,
@@ -205,11 +207,12 @@ std::optional<Options> parse_options(int argc, const char *const *argv) {
                    "type of gathered parameters, gradients and computation: f32, bf16 or f16; "
                    "sums and moments are f32")
         ->group("Model");
-    app.add_option("--master-dtype", options.master_type,
-                   "type of masters, which the optimizer updates: f32, or bf16 in half the memory")
+    app.add_option(
+           "--master-dtype", options.master_type,
+           "type of masters, which the optimizer updates: f32, or bf16 or f16 in half the memory")
         ->group("Model");
     app.add_option("--rounding", options.rounding,
-                   "of masters in bf16: stochastic, so that small changes are not lost, or "
+                   "of masters in bf16 or f16: stochastic, so that small changes are not lost, or "
                    "nearest, as PyTorch does")
         ->group("Model");
 

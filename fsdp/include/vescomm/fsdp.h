@@ -67,16 +67,17 @@ typedef int32_t vescomm_fsdp_memory_t;
 /** Slots, gradients, masters and states are in the memory of a GPU. Experimental, like gpu.h. */
 #define VESCOMM_FSDP_DEVICE ((vescomm_fsdp_memory_t)1)
 
-/** How masters in bf16 are rounded after a step. */
+/** How masters in bf16 or f16 are rounded after a step. */
 typedef int32_t vescomm_fsdp_rounding_t;
 
-/** To one of the two bf16 beside the value, each with a probability that makes the expected result
- *  the value itself, so that small changes count. The random bits of an element are a function of
- *  the seed of the options, the names of unit and parameter, the number of the step and the number
- *  of the element: they do not depend on ranks, presets or threads. */
+/** To one of the two numbers beside the value, each with a probability that makes the expected
+ * result the value itself, so that small changes count. The random bits of an element are a
+ * function of the seed of the options, the names of unit and parameter, the number of the step and
+ * the number of the element: they do not depend on ranks, presets or threads. */
 #define VESCOMM_FSDP_ROUND_STOCHASTIC ((vescomm_fsdp_rounding_t)0)
-/** To the nearest bf16, ties to even, as PyTorch does with parameters in bf16. A change of less
- * than half of the distance to the next bf16, which is at most 1 / 128 of the value, is lost. */
+/** To the nearest number, ties to even, as PyTorch does with such parameters. A change of less than
+ * half of the distance to the next one, which is at most 1 / 128 of the value for bf16 and 1 / 1024
+ * for f16, is lost. */
 #define VESCOMM_FSDP_ROUND_NEAREST ((vescomm_fsdp_rounding_t)1)
 
 /** Options of a specification. Append-only; a zero member means its default. */
@@ -186,14 +187,15 @@ typedef struct vescomm_fsdp_spec_options {
      *  cores, divided by the number of ranks of this node that have the same cores, at most 16. */
     int32_t update_threads;
     uint32_t reserved3;
-    /** Type of masters: f32, or bf16 for a model without f32 copies of its parameters, in 2 bytes
-     *  an element. Optimizers compute in f32: they get an f32 copy of a part of the masters, which
-     *  is rounded to bf16 after the step, see master_rounding. Initial values, and values of a
-     *  checkpoint in f32, are rounded to the nearest. With bf16 each parameter is gathered in f32
-     *  or bf16, and the engine is in host memory; other types, and VESCOMM_FSDP_DEVICE, are errors.
-     *  0: f32. */
+    /** Type of masters: f32, or bf16 or f16 for a model without f32 copies of its parameters, in 2
+     *  bytes an element. Optimizers compute in f32: they get an f32 copy of a part of the masters,
+     *  which is rounded after the step, see master_rounding. Initial values, and values of a
+     *  checkpoint in another type, are rounded to the nearest. With bf16 and f16 each parameter is
+     *  gathered in f32 or the type of masters, and the engine is in host memory; other types, and
+     *  VESCOMM_FSDP_DEVICE, are errors. f16 has no number beyond 65504: larger values become
+     *  infinite, as in PyTorch. 0: f32. */
     vescomm_type_t master_type;
-    /** With a master_type of bf16. 0: VESCOMM_FSDP_ROUND_STOCHASTIC. */
+    /** With a master_type of bf16 or f16. 0: VESCOMM_FSDP_ROUND_STOCHASTIC. */
     vescomm_fsdp_rounding_t master_rounding;
 } vescomm_fsdp_spec_options_t;
 
@@ -535,10 +537,10 @@ typedef struct vescomm_fsdp_report_t {
      *  vescomm_reduce_scatter_v_get_partial_bytes() predicts them. Part of peak_bytes. 0 for device
      *  memory. */
     uint64_t partial_sum_bytes;
-    /** With masters in bf16: the f32 copy of the largest run that an optimizer updates at once, if
-     *  its kind is not `concurrent`, has a function `matrix`, or needs blocks of more than 256
-     *  elements; also that of a partner copy. Others get copies of 8192 elements at a time, which
-     *  do not count. Part of peak_bytes and step_bytes. */
+    /** With masters in bf16 or f16: the f32 copy of the largest run that an optimizer updates at
+     * once, if its kind is not `concurrent`, has a function `matrix`, or needs blocks of more than
+     * 256 elements; also that of a partner copy. Others get copies of 8192 elements at a time,
+     * which do not count. Part of peak_bytes and step_bytes. */
     uint64_t widened_bytes;
     /** The part of peak_bytes that is memory of the device: slots, codes, secondary copies and
      *  scratch, and without offload_to_host the shards. The rest is memory of the host, pinned but
@@ -729,9 +731,9 @@ typedef int (*vescomm_fsdp_fill_t)(void *context, uint64_t parameter, int64_t fi
 
 /**
  * Calls @p fill for every piece of a parameter that this rank owns, for one after the other of its
- * parts if masters are bf16, sets the states of optimizers to zero and the count of steps to 0, as
- * in a new engine, and drops all gradients. With partner_copy, ranks then send the values to the
- * holders of their copies. With replicas, such as those of ddp and hsdp, @p fill must write the
+ * parts if masters are bf16 or f16, sets the states of optimizers to zero and the count of steps to
+ * 0, as in a new engine, and drops all gradients. With partner_copy, ranks then send the values to
+ * the holders of their copies. With replicas, such as those of ddp and hsdp, @p fill must write the
  * same values on each of them: they are not compared.
  *
  * @param fill     called from the calling thread, only during the call. It may call only functions

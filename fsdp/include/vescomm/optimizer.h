@@ -108,8 +108,8 @@ typedef struct vescomm_optimizer_run {
     const vescomm_optimizer_piece_t *pieces;
     size_t piece_count;
     /** In: the values before the step; out: after it. f32 also if the masters of the engine are
-     *  bf16 (vescomm_fsdp_spec_options_t.master_type): then these are copies, which the engine
-     *  rounds after the call. If it returns an error, these masters do not change. */
+     *  bf16 or f16 (vescomm_fsdp_spec_options_t.master_type): then these are copies, which the
+     * engine rounds after the call. If it returns an error, these masters do not change. */
     float *master;
     const float *gradient; /**< summed over ranks, not yet multiplied by gradient_scale */
     /** One array for each state. Those of per_block states have the blocks of all pieces, one

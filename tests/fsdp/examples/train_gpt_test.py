@@ -131,12 +131,13 @@ class TrainGpt(unittest.TestCase):
         self.expect_close(half["loss"], exact["loss"], 3e-3, "loss")
         self.expect_close(half["gradient_norm"], exact["gradient_norm"], 3e-2, "gradient norm")
 
-    def test_trains_with_masters_in_bf16(self):
-        for rounding in ("nearest", "stochastic"):
-            options = ("--master-dtype", "bf16", "--rounding", rounding)
-            self.expect_same_curves("bf16", *options, alone_with=options)
-            results, _ = self.run_model(1, "--dtype", "bf16", *options)
-            self.assertEqual((results["master_dtype"], results["rounding"]), ("bf16", rounding))
+    def test_trains_with_masters_in_bf16_and_f16(self):
+        for dtype in ("bf16", "f16"):
+            for rounding in ("nearest", "stochastic"):
+                options = ("--master-dtype", dtype, "--rounding", rounding)
+                self.expect_same_curves(dtype, *options, alone_with=options)
+                results, _ = self.run_model(1, "--dtype", dtype, *options)
+                self.assertEqual((results["master_dtype"], results["rounding"]), (dtype, rounding))
 
     def test_finds_a_loss_scale_for_f16(self):
         for ranks in RANKS:
