@@ -3,6 +3,7 @@
 #include "comm/comm_failure.h"
 
 #include "base/error.h"
+#include "execute/match/mismatch.h"
 #include "observe/log.h"
 
 namespace vescomm::internal {
@@ -48,7 +49,12 @@ void CommFailure::pass_on() noexcept {
 
 void CommFailure::throw_first() const {
     flush();
-    throw Error(first_.status(), first_.why());
+    std::string why = first_.why();
+    // All ranks have the same sentence, without the sizes of the calls: each adds its own.
+    if (first_.status() == VESCOMM_ERROR_MISMATCH && call_ && why.ends_with(same_calls))
+        if (const std::string call = call_(); !call.empty())
+            why += "; the latest call of rank " + std::to_string(rank_) + " is " + call;
+    throw Error(first_.status(), why);
 }
 
 // At level info: every call that waits returns the sentence too, and the program reports that.

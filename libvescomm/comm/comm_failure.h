@@ -39,6 +39,9 @@ public:
     void record_first(std::function<void(vescomm_status_t, const std::string &)> record) {
         first_.record_first(std::move(record));
     }
+    // Sets a function that describes the latest call of this rank, for errors of ranks that made
+    // different calls. Before listen().
+    void describe_call(std::function<std::string()> describe) { call_ = std::move(describe); }
     // Receives the failures of other ranks from now on. `wake` wakes the threads that wait. The
     // first failure is logged.
     void listen(const std::function<void()> &wake);
@@ -92,6 +95,7 @@ private:
     const std::string ran_out_;  // the sentence of run_out()
     Failure first_;
     InterNodeFailure inter_node_;
+    std::function<std::string()> call_;
     std::mutex link_mutex_;  // held while pass_on() runs
     CommFailure *linked_ = nullptr;
 };

@@ -85,6 +85,7 @@ void Communicator::set_up(const std::string &node, const MakeTransports &make,
                           const std::string &creator, const Parent *parent) {
     const auto wake = [this] { engine_.wake(); };
     record_failures();
+    failure_.describe_call([this] { return latest_collective(observers_.recorder); });
     failure_.listen(wake);
     if (parent != nullptr) {
         derived_ = true;

@@ -27,6 +27,26 @@ std::uint64_t part(std::uint64_t word, int before, int bits) {
     return word >> before & ((std::uint64_t{1} << bits) - 1);
 }
 
+// A word, taken apart.
+struct Recorded {
+    explicit Recorded(std::uint64_t word)
+        : op(static_cast<vescomm_op_t>(part(word, type_bits + row_bits + byte_bits, op_bits))),
+          type(static_cast<vescomm_type_t>(part(word, row_bits + byte_bits, type_bits))),
+          row(part(word, byte_bits, row_bits)),
+          bytes(part(word, 0, byte_bits)) {}
+
+    bool is_message() const { return row >= messages; }
+    bool exists() const { return is_message() || row < algorithms().size(); }
+    Collective collective() const {
+        if (is_message()) return row == messages ? Collective::send : Collective::receive;
+        return algorithms()[row].collective;
+    }
+
+    vescomm_op_t op;
+    vescomm_type_t type;
+    std::uint64_t row, bytes;
+};
+
 // Seconds, to the millisecond.
 double seconds(std::int64_t nanoseconds) {
     return std::round(static_cast<double>(nanoseconds) / 1e6) / 1e3;
@@ -48,6 +68,18 @@ std::uint64_t flight_word(Collective message, vescomm_type_t type, std::uint64_t
            std::min(bytes, max_bytes);
 }
 
+std::string latest_collective(const FlightRecorder &recorder) {
+    const std::vector<FlightRecorder::Entry> entries = recorder.entries();
+    if (entries.empty()) return {};
+    const Recorded word(entries.back().what);
+    if (!word.exists() || word.is_message()) return {};
+    const Collective collective = word.collective();
+    if (word.type == VESCOMM_TYPE_DEFAULT) return std::string(name_of(collective));
+    return fmt::format("{} of {} {} {}", name_of(collective), word.bytes / size_of(word.type),
+                       name_of_type(word.type),
+                       collective == Collective::all_to_all_v ? "sent" : "in all");
+}
+
 std::string flight_text(const FlightHeader &header, const FlightRecorder &recorder) {
     // The cause may quote text of the caller.
     std::string text = fmt::format(
@@ -58,24 +90,18 @@ std::string flight_text(const FlightHeader &header, const FlightRecorder &record
         vescomm_status_get_name(header.status), quoted_json(header.why),
         seconds(real_time_of_last_tick()), recorder.started());
     for (const FlightRecorder::Entry &entry : recorder.entries()) {
-        const auto op =
-            static_cast<vescomm_op_t>(part(entry.what, type_bits + row_bits + byte_bits, op_bits));
-        const auto type =
-            static_cast<vescomm_type_t>(part(entry.what, row_bits + byte_bits, type_bits));
-        const std::uint64_t row = part(entry.what, byte_bits, row_bits);
-        const bool message = row >= messages;
-        if (!message && row >= algorithms().size()) continue;
-        const Collective collective = !message          ? algorithms()[row].collective
-                                      : row == messages ? Collective::send
-                                                        : Collective::receive;
-        text += fmt::format(
-            R"({{"operation":{},"collective":"{}","type":"{}","op":"{}","bytes":{},)"
-            R"("algorithm":"{}","state":"{}")",
-            entry.number, name_of(collective),
-            type == VESCOMM_TYPE_DEFAULT ? "none" : name_of_type(type),
-            reduces(collective) ? name_of_op(op) : "none", part(entry.what, 0, byte_bits),
-            message ? "eager_buffers" : algorithms()[row].name,
-            entry.completed ? "completed" : "started");
+        const Recorded word(entry.what);
+        if (!word.exists()) continue;
+        const bool message = word.is_message();
+        const Collective collective = word.collective();
+        text +=
+            fmt::format(R"({{"operation":{},"collective":"{}","type":"{}","op":"{}","bytes":{},)"
+                        R"("algorithm":"{}","state":"{}")",
+                        entry.number, name_of(collective),
+                        word.type == VESCOMM_TYPE_DEFAULT ? "none" : name_of_type(word.type),
+                        reduces(collective) ? name_of_op(word.op) : "none", word.bytes,
+                        message ? "eager_buffers" : algorithms()[word.row].name,
+                        entry.completed ? "completed" : "started");
         if (message && entry.peer < 0) text += fmt::format(R"(,"peer":"any","tag":{})", entry.tag);
         else if (message)
             text += fmt::format(R"(,"peer":{},"tag":{}{})", entry.peer, entry.tag,

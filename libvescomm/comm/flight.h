@@ -27,6 +27,10 @@ inline bool takes_time(std::uint64_t flight_word) {
     return (flight_word & ((std::uint64_t{1} << 44) - 1)) >= 4096;
 }
 
+// Describes the latest operation if it is a collective: "all_gather_v of 22 f32 in all". Otherwise
+// empty.
+std::string latest_collective(const FlightRecorder &recorder);
+
 // The communicator of the operations, and its state on this rank.
 struct FlightHeader {
     int rank = 0;

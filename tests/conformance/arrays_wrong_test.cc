@@ -4,6 +4,7 @@
 // Errors of collectives on arrays: ranks that make different calls, and requests that are destroyed
 // while they run. groups_wrong_test.cc has those of groups.
 #include <algorithm>
+#include <atomic>
 #include <barrier>
 #include <complex>
 #include <numeric>
@@ -95,8 +96,10 @@ TEST(MismatchedArrayCalls, ComplexAndFloatElementsAreReported) {
 TEST(MismatchedArrayCalls, DifferentEqualCountsAreReported) {
     for (const auto &setup : {two, apart}) {
         for (const int which : {0, 1, 2}) {
-            run_array_ranks(setup, [which](vescomm_comm_t *comm) {
-                const std::int64_t count = comm->value->rank() == 1 ? 11 : 10;
+            std::atomic<int> shown = 0;
+            run_array_ranks(setup, [which, &shown](vescomm_comm_t *comm) {
+                const int rank = comm->value->rank();
+                const std::int64_t count = rank == 1 ? 11 : 10;
                 Floats source(40, 1), output(40);
                 const auto call = [&] {
                     if (which == 0)
@@ -115,7 +118,17 @@ TEST(MismatchedArrayCalls, DifferentEqualCountsAreReported) {
                 const char *names[] = {"all_gather_v of f32", "reduce_scatter_v of f32 (sum",
                                        "all_to_all_v of f32"};
                 expect_mismatch(status, {"rank 1", names[which], ": they differ in counts"});
+                // Each rank adds its own call, unless it learns of the error before its first one.
+                const std::string error = vescomm_get_last_error();
+                if (error.find("; the latest call of rank ") == std::string::npos) return;
+                ++shown;
+                const std::string name = names[which];
+                expect_mismatch(status, {"; the latest call of rank " + std::to_string(rank) +
+                                         " is " + name.substr(0, name.find(' ')) + " of " +
+                                         std::to_string(comm->value->ranks() * count) + " f32 " +
+                                         (which == 2 ? "sent" : "in all")});
             });
+            EXPECT_GT(shown, 0);
         }
     }
 }

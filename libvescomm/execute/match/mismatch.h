@@ -4,10 +4,15 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "schedule/schedule.h"
 
 namespace vescomm::internal {
+
+// The end of the sentence about two collectives.
+inline constexpr std::string_view same_calls =
+    "every rank must make the same calls in the same order";
 
 // Two ranks that made different calls instead of the same call. Usually one of them is the rank
 // that found the mismatch; a forwarding rank finds mismatches of two other ranks.
