@@ -25,6 +25,11 @@ vescomm_status_t vescomm_fsdp_spec_create(const vescomm_fsdp_spec_options_t *opt
             planner.struct_size = sizeof planner;
             ours.planner = &planner;
         }
+        auto allocator = vescomm_fsdp_allocator_init();
+        if (ours.allocator != nullptr) {
+            allocator = api::read_struct(ours.allocator, "allocator", allocator);
+            ours.allocator = &allocator;
+        }
         *spec = new vescomm_fsdp_spec{api::Spec(ours)};
     });
 }

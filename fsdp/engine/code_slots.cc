@@ -49,7 +49,8 @@ CodeSlots::CodeSlots(const ModelPlan &plan, const Shards &shards, const Secondar
     for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
         const UnitKind kind = plan.kind_of_code_slot(slot);
         slots_[slot].codes = Memory(comms.gather(kind), plan.code_slots[slot], VESCOMM_PER_NODE);
-        if (!copies.exist()) slots_[slot].own = AlignedBytes(plan.own_code_bytes(kind, position_));
+        if (!copies.exist())
+            slots_[slot].own = AlignedBytes(plan.own_code_bytes(kind, position_), plan.allocator);
     }
 }
 

@@ -126,7 +126,8 @@ void GradientSlots::send(int unit, const Announcement &announcement) {
     slot.announced = watch_.post(announcement);
     if (slot.adds && slot.scratch.size() == 0)
         slot.scratch = AlignedBytes(
-            scratch_bytes_of_slot(model_.plan, static_cast<std::size_t>(number), position));
+            scratch_bytes_of_slot(model_.plan, static_cast<std::size_t>(number), position),
+            model_.plan.allocator);
     for (const std::size_t bucket : model_.plan.of_unit[unit])
         if (model_.plan.buckets[bucket].trainable && model_.plan.buckets[bucket].elements > 0)
             start_sum(number, bucket);

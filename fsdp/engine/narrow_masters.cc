@@ -35,7 +35,7 @@ NarrowMasters::NarrowMasters(const Spec &spec, std::span<const OptimizerRun> run
     : type_(spec.options().master_type) {
     if (!narrow()) return;
     if (const std::int64_t elements = largest_heap(runs); elements > 0)
-        heap_ = AlignedBytes(static_cast<std::size_t>(elements) * sizeof(float));
+        heap_ = AlignedBytes(static_cast<std::size_t>(elements) * sizeof(float), spec.allocator());
     if (spec.options().master_rounding != VESCOMM_FSDP_ROUND_STOCHASTIC) return;
     round_ = rounding_loop(type_);
     for (std::size_t id = 0; id < spec.parameters().size(); ++id)

@@ -30,8 +30,9 @@ QuantisedSums::QuantisedSums(const ModelPlan &plan, const Factors &factors, Comm
     }
     for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
         const UnitKind kind = plan.kind_of_sum_slot(slot);
-        slots_[slot].sent = AlignedBytes(plan.sent_code_bytes(kind));
-        slots_[slot].received = AlignedBytes(plan.received_code_bytes(kind, position_));
+        slots_[slot].sent = AlignedBytes(plan.sent_code_bytes(kind), plan.allocator);
+        slots_[slot].received =
+            AlignedBytes(plan.received_code_bytes(kind, position_), plan.allocator);
     }
     std::int64_t largest = 0;
     for (const Bucket &bucket : plan.buckets)

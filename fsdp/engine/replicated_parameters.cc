@@ -13,7 +13,7 @@ ReplicatedParameters::ReplicatedParameters(const ModelPlan &plan, const Shards &
         offsets_.push_back(end);
         end += align_bucket(bucket.converted_bytes());
     }
-    if (end > 0) copies_ = AlignedBytes(end);
+    if (end > 0) copies_ = AlignedBytes(end, plan.allocator);
 }
 
 void ReplicatedParameters::convert(int unit) {

@@ -33,9 +33,9 @@ SecondaryCopies::SecondaryCopies(const ModelPlan &plan, const Shards &shards, Co
                                  transfer_bytes(bucket));
         }
     }
-    parts_ = AlignedBytes(end);
+    parts_ = AlignedBytes(end, plan.allocator);
     for (std::size_t slot = 0; slot < plan.slots.size(); ++slot)
-        converted_.emplace_back(converted_bytes(plan, slot, position_));
+        converted_.emplace_back(converted_bytes(plan, slot, position_), plan.allocator);
 }
 
 int SecondaryCopies::source_slot(int slot, std::size_t bucket) const {

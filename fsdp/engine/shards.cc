@@ -8,16 +8,11 @@
 
 namespace vescomm::fsdp {
 
-AlignedBytes::AlignedBytes(std::size_t bytes)
-    : data_(static_cast<std::byte *>(::operator new (bytes, std::align_val_t{64}))), size_(bytes) {
-    std::memset(data_.get(), 0, bytes);
-}
-
 Shards::Shards(const ModelPlan &plan, int rank, const std::string &folder)
     : plan_(plan), position_(plan.mesh.position(rank)), states_(plan.buckets.size()) {
     measure();
     place(folder);
-    gradient_.own = AlignedBytes(gradient_.size);
+    gradient_.own = AlignedBytes(gradient_.size, plan_.allocator);
     gradient_.data = gradient_.own.data();
 }
 
@@ -84,7 +79,7 @@ void Shards::place(const std::string &folder) {
     const std::vector<Array *> all = masters_and_states();
     if (folder.empty()) {
         for (Array *array : all) {
-            array->own = AlignedBytes(array->size);
+            array->own = AlignedBytes(array->size, plan_.allocator);
             array->data = array->own.data();
         }
         return;

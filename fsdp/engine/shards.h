@@ -19,25 +19,6 @@
 
 namespace vescomm::fsdp {
 
-// Zeroed bytes at a cache line.
-class AlignedBytes {
-public:
-    AlignedBytes() = default;
-    explicit AlignedBytes(std::size_t bytes);
-
-    std::byte *data() const { return data_.get(); }
-    std::size_t size() const { return size_; }
-
-private:
-    struct Free {
-        void operator()(std::byte *data) const noexcept {
-            ::operator delete (data, std::align_val_t{64});
-        }
-    };
-    std::unique_ptr<std::byte[], Free> data_;
-    std::size_t size_ = 0;
-};
-
 // Masters of one bucket: `size` elements of `type`.
 struct Masters {
     std::byte *data = nullptr;

@@ -343,6 +343,7 @@ bool ModelPlan::replicates() const {
 ModelPlan plan_model(const Spec &spec, int ranks) {
     ModelPlan plan;
     plan.mesh = make_mesh(spec, ranks);
+    plan.allocator = spec.allocator();
     plan.of_unit.resize(spec.units().size());
     for (const Unit &unit : spec.units())
         plan.kinds.push_back(unit.experts && plan.mesh.expert_ranks > 1 ? UnitKind::experts

@@ -194,6 +194,15 @@ Spec::Spec(const vescomm_fsdp_spec_options_t &options) : options_(options) {
     if (options_.order < VESCOMM_FSDP_DECLARED || options_.order > VESCOMM_FSDP_EXPLICIT)
         refuse("order is {}; it must be declared (0), recorded (1) or explicit (2)",
                options_.order);
+    if (options_.allocator != nullptr) {
+        if (options_.memory == VESCOMM_FSDP_DEVICE)
+            throw Failure(
+                VESCOMM_ERROR_UNSUPPORTED,
+                "an allocator is not supported on device memory; set allocator to NULL, or "
+                "use VESCOMM_FSDP_HOST");
+        allocator_ = Allocator(*options_.allocator);
+        options_.allocator = nullptr;  // borrowed for the call
+    }
     if (options_.offload_folder != nullptr) {
         offload_folder_ = options_.offload_folder;
         if (offload_folder_.empty())

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "fsdp/spec/allocator.h"
 #include "vescomm/fsdp.h"
 
 namespace vescomm::fsdp {
@@ -107,6 +108,7 @@ public:
     const vescomm_planner_options_t &planner() const { return planner_; }
     // Empty: masters and states are in memory.
     const std::string &offload_folder() const { return offload_folder_; }
+    const Allocator &allocator() const { return allocator_; }
     const std::vector<Axis> &axes() const { return axes_; }
     const std::vector<Unit> &units() const { return units_; }
     const std::vector<Parameter> &parameters() const { return parameters_; }
@@ -130,6 +132,7 @@ private:
     vescomm_fsdp_spec_options_t options_;
     vescomm_planner_options_t planner_;
     std::string offload_folder_;
+    Allocator allocator_;
     std::vector<Axis> axes_;
     std::vector<Unit> units_;
     std::vector<Parameter> parameters_;

@@ -126,7 +126,16 @@ MEMBER(vescomm_fsdp_spec_options_t, offload_to_host, 108);
 MEMBER(vescomm_fsdp_spec_options_t, update_threads, 112);
 MEMBER(vescomm_fsdp_spec_options_t, master_type, 120);
 MEMBER(vescomm_fsdp_spec_options_t, master_rounding, 124);
-FREEZE(sizeof(vescomm_fsdp_spec_options_t) == 128);
+MEMBER(vescomm_fsdp_spec_options_t, allocator, 128);
+FREEZE(sizeof(vescomm_fsdp_spec_options_t) == 136);
+
+MEMBER(vescomm_fsdp_allocator_t, struct_size, 0);
+MEMBER(vescomm_fsdp_allocator_t, reserved, 4);
+MEMBER(vescomm_fsdp_allocator_t, context, 8);
+MEMBER(vescomm_fsdp_allocator_t, allocate, 16);
+MEMBER(vescomm_fsdp_allocator_t, deallocate, 24);
+FREEZE(sizeof(vescomm_fsdp_allocator_t) == 32);
+
 FREEZE(VESCOMM_FSDP_ROUND_STOCHASTIC == 0 && VESCOMM_FSDP_ROUND_NEAREST == 1);
 
 MEMBER(vescomm_fsdp_parameter_t, struct_size, 0);

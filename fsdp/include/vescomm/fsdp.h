@@ -80,6 +80,27 @@ typedef int32_t vescomm_fsdp_rounding_t;
  * for f16, is lost. */
 #define VESCOMM_FSDP_ROUND_NEAREST ((vescomm_fsdp_rounding_t)1)
 
+/** Memory of the program for engines: huge pages, memory near a device, or memory that it counts.
+ *  Append-only. */
+typedef struct vescomm_fsdp_allocator {
+    uint32_t struct_size;
+    uint32_t reserved;
+    void *context; /**< passed to the functions; valid until all engines are freed */
+    /** Returns @p bytes bytes, at least 1, at a multiple of @p alignment, which is 64, with any
+     *  contents. NULL: there are no more, and the call of the engine fails with
+     *  VESCOMM_ERROR_OUT_OF_MEMORY. Called by the thread that calls the engine; must not call
+     *  functions of that engine, nor throw. */
+    void *(*allocate)(void *context, uint64_t bytes, uint64_t alignment);
+    /** Takes memory of allocate() back. As allocate(), and it must not fail. */
+    void (*deallocate)(void *context, void *memory, uint64_t bytes);
+} vescomm_fsdp_allocator_t;
+
+/** Returns the struct with struct_size set and all other members zero. Since: 0.1 */
+static inline vescomm_fsdp_allocator_t vescomm_fsdp_allocator_init(void) {
+    vescomm_fsdp_allocator_t allocator = {sizeof(vescomm_fsdp_allocator_t), 0, NULL, NULL, NULL};
+    return allocator;
+}
+
 /** Options of a specification. Append-only; a zero member means its default. */
 typedef struct vescomm_fsdp_spec_options {
     uint32_t struct_size;
@@ -197,6 +218,12 @@ typedef struct vescomm_fsdp_spec_options {
     vescomm_type_t master_type;
     /** With a master_type of bf16 or f16. 0: VESCOMM_FSDP_ROUND_STOCHASTIC. */
     vescomm_fsdp_rounding_t master_rounding;
+    /** Allocates the memory of an engine that is of this rank alone: masters, gradient shards,
+     *  states of optimizers, scratch, codes, secondary and partner copies. Slots are not among it,
+     *  because ranks of a node share them, nor are partial sums, values in offload_folder and small
+     *  tables. An error with VESCOMM_FSDP_DEVICE. May differ between ranks. Copied by the call, but
+     *  for its context. NULL: memory of the process. */
+    const vescomm_fsdp_allocator_t *allocator;
 } vescomm_fsdp_spec_options_t;
 
 /** Returns the struct with struct_size set and all other members zero. Since: 0.1 */
@@ -228,7 +255,8 @@ static inline vescomm_fsdp_spec_options_t vescomm_fsdp_spec_options_init(void) {
                                            0,
                                            0,
                                            0,
-                                           0};
+                                           0,
+                                           NULL};
     return options;
 }
 
