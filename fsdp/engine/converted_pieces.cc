@@ -21,13 +21,20 @@ namespace {
 constexpr std::int64_t elements_at_a_time = std::int64_t{1} << 22;
 
 // There is no kernel between bf16 and f16. Widening is exact, so this rounds once.
-void convert(void *to, vescomm_type_t to_type, const void *from, vescomm_type_t from_type,
+void convert(std::byte *to, vescomm_type_t to_type, const std::byte *from, vescomm_type_t from_type,
              std::size_t count) {
     if (to_type == VESCOMM_F32 || from_type == VESCOMM_F32)
         return internal::kernels().convert(to, to_type, from, from_type, count);
-    std::vector<float> wide(count);
-    internal::kernels().convert(wide.data(), VESCOMM_F32, from, from_type, count);
-    internal::kernels().convert(to, to_type, wide.data(), VESCOMM_F32, count);
+    constexpr std::size_t part = 4096;
+    float wide[part];
+    for (std::size_t done = 0; done < count; done += part) {
+        const std::size_t elements = std::min(part, count - done);
+        internal::kernels().convert(wide, VESCOMM_F32,
+                                    from + done * vescomm_type_get_bytes(from_type), from_type,
+                                    elements);
+        internal::kernels().convert(to + done * vescomm_type_get_bytes(to_type), to_type, wide,
+                                    VESCOMM_F32, elements);
+    }
 }
 
 }  // namespace

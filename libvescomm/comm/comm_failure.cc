@@ -50,10 +50,13 @@ void CommFailure::pass_on() noexcept {
 void CommFailure::throw_first() const {
     flush();
     std::string why = first_.why();
-    // All ranks have the same sentence, without the sizes of the calls: each adds its own.
-    if (first_.status() == VESCOMM_ERROR_MISMATCH && call_ && why.ends_with(same_calls))
+    // All ranks have the same sentence, without the sizes of the calls. The ranks that it names add
+    // their own.
+    const std::string rank = "rank " + std::to_string(rank_);
+    if (call_ && why.find(arguments_differ) != std::string::npos &&
+        why.find(rank + " called ") != std::string::npos)
         if (const std::string call = call_(); !call.empty())
-            why += "; the latest call of rank " + std::to_string(rank_) + " is " + call;
+            why += "; the latest call that " + rank + " started is " + call;
     throw Error(first_.status(), why);
 }
 

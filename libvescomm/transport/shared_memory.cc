@@ -30,13 +30,13 @@ void require_free_memory(std::size_t bytes) {
     constexpr std::size_t most = std::size_t{4} << 20;
     if (bytes < most && unchecked.fetch_add(bytes, std::memory_order_relaxed) + bytes < most)
         return;
-    unchecked.store(0, std::memory_order_relaxed);
     const std::uint64_t free = free_memory();
     if (bytes > free)
         throw Error(VESCOMM_ERROR_OUT_OF_MEMORY,
                     "the ranks of this node need " + std::to_string(bytes) +
                         " bytes of shared memory, and " + std::to_string(free) +
                         " are free; use smaller buffers, or fewer ranks on a node");
+    unchecked.store(0, std::memory_order_relaxed);  // after a refusal the next one is compared too
 }
 
 MappedMemory::MappedMemory(const Descriptor &file, std::size_t bytes) : bytes_(bytes) {

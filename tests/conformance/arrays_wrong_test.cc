@@ -120,11 +120,11 @@ TEST(MismatchedArrayCalls, DifferentEqualCountsAreReported) {
                 expect_mismatch(status, {"rank 1", names[which], ": they differ in counts"});
                 // Each rank adds its own call, unless it learns of the error before its first one.
                 const std::string error = vescomm_get_last_error();
-                if (error.find("; the latest call of rank ") == std::string::npos) return;
+                if (error.find("; the latest call that rank ") == std::string::npos) return;
                 ++shown;
                 const std::string name = names[which];
-                expect_mismatch(status, {"; the latest call of rank " + std::to_string(rank) +
-                                         " is " + name.substr(0, name.find(' ')) + " of " +
+                expect_mismatch(status, {"; the latest call that rank " + std::to_string(rank) +
+                                         " started is " + name.substr(0, name.find(' ')) + " of " +
                                          std::to_string(comm->value->ranks() * count) + " f32 " +
                                          (which == 2 ? "sent" : "in all")});
             });

@@ -212,44 +212,53 @@ void random_step(Events &events, std::mt19937 &random) {
     events.next().step();
 }
 
-// `alone`: other ranks do not make the same call.
-void random_event(Events &events, std::mt19937 &random, bool alone) {
-    Engine &engine = events.engine();
-    const Small &small = events.small();
-    const std::uint64_t unit = random() % 5;
-    const std::uint64_t id = random() % small.parameters.size();
-    switch (random() % 14) {
-        case 0:
-            return engine.begin(static_cast<std::uint32_t>(random() % 16));
-        case 1:
-        case 2:
-            return engine.pre_forward(unit);
-        case 3:
-            return engine.post_forward(unit);
-        case 4:
-        case 5:
-            return engine.pre_backward(unit);
-        case 6:
-            return engine.post_backward(unit);
-        case 7:
-            return random() % 2 == 0 ? engine.unshard(unit) : engine.reshard(unit);
-        case 8:
-            return engine.finish_backward();
-        case 9:
-            // Elements of experts that one rank alone has added to would differ from the others.
-            if (alone && small.expert_ranks > 1 && small.parameters[id].unit == Small::expert_unit)
-                return;
-            return events.add(id, 1, random() % 2 == 0);
-        case 10:
-            return static_cast<void>(engine.norm());
-        case 11:
-            return engine.begin_backward();
-        case 12:
-            return events.scale(2);
-        default:
-            return static_cast<void>(engine.parameter(id));
+// A random event, with its arguments.
+struct Random {
+    explicit Random(const Small &small, std::mt19937 &random)
+        : kind(random() % 14),
+          unit(random() % 5),
+          id(random() % small.parameters.size()),
+          flags(static_cast<std::uint32_t>(random() % 16)) {}
+
+    bool adds() const { return kind == 9; }
+    // True: ranks must announce it together.
+    bool collective() const { return !adds() && kind != 13; }
+
+    void announce(Events &events) const {
+        Engine &engine = events.engine();
+        switch (kind) {
+            case 0:
+                return engine.begin(flags);
+            case 1:
+            case 2:
+                return engine.pre_forward(unit);
+            case 3:
+                return engine.post_forward(unit);
+            case 4:
+            case 5:
+                return engine.pre_backward(unit);
+            case 6:
+                return engine.post_backward(unit);
+            case 7:
+                return flags % 2 == 0 ? engine.unshard(unit) : engine.reshard(unit);
+            case 8:
+                return engine.finish_backward();
+            case 9:
+                return events.add(id, 1, flags % 2 == 0);
+            case 10:
+                return static_cast<void>(engine.norm());
+            case 11:
+                return engine.begin_backward();
+            case 12:
+                return events.scale(2);
+            default:
+                return static_cast<void>(engine.parameter(id));
+        }
     }
-}
+
+    std::uint64_t kind, unit, id;
+    std::uint32_t flags;
+};
 
 bool names_an_event(const std::string &sentence) {
     for (const char *event : {"begin", "pre_forward", "post_forward", "pre_backward",
@@ -281,20 +290,28 @@ struct Steps {
     int interfered_refused = 0;
 };
 
-// A step ended. Updates the expected parameters if it succeeded, and returns the number of ranks
-// on which it failed.
-int settle(Communicator &comm, const Events &events, bool failed, Small &small) {
+// How a step ended, on all ranks.
+struct End {
+    int failures = 0;  // ranks on which it failed
+    bool interfered = false;  // a rank announced an event in between
+    bool alone = false;  // one that all ranks must announce, and they did not
+};
+
+// Updates the expected parameters if the step succeeded. Uses the communicator of the program.
+End settle(Communicator &comm, const Events &events, bool failed, bool interfered, bool alone,
+           Small &small) {
     std::vector<float> all = events.sums();
-    all.push_back(failed ? 1 : 0);
+    for (const bool flag : {failed, interfered, alone}) all.push_back(flag ? 1 : 0);
     all_reduce(comm, all);
-    const int failures = static_cast<int>(all.back());
-    if (failures > 0) return failures;
-    for (std::size_t owner = 0; owner < small.expected.size(); ++owner) {
+    const std::size_t owners = small.expected.size();
+    const End end{static_cast<int>(all[owners]), all[owners + 1] > 0, all[owners + 2] > 0};
+    if (end.failures > 0) return end;
+    for (std::size_t owner = 0; owner < owners; ++owner) {
         // The ranks that have other experts.
         const bool experts = small.parameters[owner].unit == Small::expert_unit;
         small.expected[owner] -= all[owner] / static_cast<float>(experts ? small.expert_ranks : 1);
     }
-    return 0;
+    return end;
 }
 
 void expect_good_error(const Error &error) {
@@ -313,7 +330,8 @@ void run_wrong_events(Communicator &comm, Engine &engine, const Small &small, st
     Events events(engine, small);
     comm.barrier();
     try {
-        for (int event = 0; event < 200; ++event) random_event(events, differ ? own : same, differ);
+        for (int event = 0; event < 200; ++event)
+            Random(small, differ ? own : same).announce(events);
         engine.step();
         ADD_FAILURE() << "200 random events and a step were accepted";
     } catch (const Error &error) {
@@ -330,38 +348,46 @@ void run_step(Communicator &comm, Engine &engine, Small &small, std::mt19937 &ra
     std::mt19937 same(random());
     std::geometric_distribution<int> distance(0.06);  // in events
     int interferences = random() % 2 == 0 ? 0 : 1 + static_cast<int>(random() % 3);
-    const bool interfered = interferences > 0;
     const int who = static_cast<int>(random() % static_cast<unsigned>(comm.ranks() + 2));
-    const bool alone = who < comm.ranks() && comm.ranks() > 1;
-    const bool mine = !alone || who == comm.rank();
-    std::mt19937 &wrong = who == comm.ranks() ? own : same;
+    const bool on_one = who < comm.ranks() && comm.ranks() > 1;
+    const bool on_each = who == comm.ranks() && comm.ranks() > 1;
     int remaining = distance(same);
+    bool interfered = false, alone = false;
     Events events(engine, small);
     events.set_interference([&] {
         if (interferences == 0 || remaining-- > 0) return;
         --interferences;
         remaining = distance(same);
-        if (mine) random_event(events, wrong, alone || who == comm.ranks());
+        const Random event(small, on_each ? own : same);
+        if (on_one && who != comm.rank()) return;
+        // Elements of experts that one rank alone has added to would differ from the others.
+        if ((on_one || on_each) && event.adds() && small.expert_ranks > 1 &&
+            small.parameters[event.id].unit == Small::expert_unit)
+            return;
+        interfered = true;
+        alone |= on_one && event.collective();
+        event.announce(events);
     });
     comm.barrier();
-    bool failed = false;
+    bool failed = false, out_of_slots = false;
     try {
         random_step(events, random);
     } catch (const Error &error) {
         failed = true;
         expect_good_error(error);
-        const bool out_of_slots = std::string(error.what()).find("slots") != std::string::npos;
-        EXPECT_TRUE(interfered || out_of_slots) << error.what();
+        out_of_slots = std::string(error.what()).find("slots") != std::string::npos;
     }
+    const End end = settle(comm, events, failed, interfered, alone, small);
+    EXPECT_TRUE(end.failures == 0 || end.failures == comm.ranks()) << end.failures << " failures";
+    EXPECT_TRUE(!end.alone || failed) << "a rank announced an event that the others did not";
+    EXPECT_TRUE(!failed || end.interfered || out_of_slots);
     if (failed) {
         EXPECT_THROW(engine.step(), Error);
         random.seed(next_seed);
         engine.reset();
     }
-    const int failures = settle(comm, events, failed, small);
-    EXPECT_TRUE(failures == 0 || failures == comm.ranks()) << failures << " ranks failed";
     if (comm.rank() != 0) return;
-    if (interfered) ++(failed ? steps.interfered_refused : steps.interfered_done);
+    if (end.interfered) ++(failed ? steps.interfered_refused : steps.interfered_done);
     else ++(failed ? steps.out_of_slots : steps.done);
 }
 
@@ -399,9 +425,12 @@ void run_seed(unsigned seed, int ranks, Steps &steps) {
 
 // With few slots many of them run out, but not most. Most events in between are wrong.
 void expect_steps(const Steps &steps) {
+    const int all =
+        steps.done + steps.out_of_slots + steps.interfered_done + steps.interfered_refused;
+    if (all < 100) return;  // a seed that is repeated
     EXPECT_GT(steps.done, steps.out_of_slots);
     EXPECT_GT(steps.interfered_done, 0);
-    EXPECT_GT(steps.interfered_refused, 0);
+    EXPECT_GT(steps.interfered_refused, steps.interfered_done / 4);
 }
 
 TEST(RandomEvents, OnOneRank) {

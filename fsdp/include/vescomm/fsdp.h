@@ -73,11 +73,12 @@ typedef int32_t vescomm_fsdp_rounding_t;
 /** To one of the two numbers beside the value, each with a probability that makes the expected
  * result the value itself, so that small changes count. The random bits of an element are a
  * function of the seed of the options, the names of unit and parameter, the number of the step and
- * the number of the element: they do not depend on ranks, presets or threads. */
+ * the number of the element: they do not depend on ranks, presets or threads. With f16, what a
+ * value has below 2^-40 is dropped. */
 #define VESCOMM_FSDP_ROUND_STOCHASTIC ((vescomm_fsdp_rounding_t)0)
 /** To the nearest number, ties to even, as PyTorch does with such parameters. A change of less than
- * half of the distance to the next one, which is at most 1 / 128 of the value for bf16 and 1 / 1024
- * for f16, is lost. */
+ * half of the distance to the next one is lost. The distance is at most 1 / 128 of the value for
+ * bf16, and 1 / 1024 for f16; for f16 below 2^-14 it is 2^-24. */
 #define VESCOMM_FSDP_ROUND_NEAREST ((vescomm_fsdp_rounding_t)1)
 
 /** Memory of the program for engines: huge pages, memory near a device, or memory that it counts.
@@ -213,8 +214,8 @@ typedef struct vescomm_fsdp_spec_options {
      *  which is rounded after the step, see master_rounding. Initial values, and values of a
      *  checkpoint in another type, are rounded to the nearest. With bf16 and f16 each parameter is
      *  gathered in f32 or the type of masters, and the engine is in host memory; other types, and
-     *  VESCOMM_FSDP_DEVICE, are errors. f16 has no number beyond 65504: larger values become
-     *  infinite, as in PyTorch. 0: f32. */
+     *  VESCOMM_FSDP_DEVICE, are errors. f16 has no number beyond 65504: larger values
+     *  become infinite, from 65520 on in all cases. 0: f32. */
     vescomm_type_t master_type;
     /** With a master_type of bf16 or f16. 0: VESCOMM_FSDP_ROUND_STOCHASTIC. */
     vescomm_fsdp_rounding_t master_rounding;
@@ -714,7 +715,8 @@ typedef struct vescomm_fsdp vescomm_fsdp_t;
  * @param engine      [out] owned by the caller; free with vescomm_fsdp_free().
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: as vescomm_fsdp_report().
  *         VESCOMM_ERROR_MISMATCH: the specifications differ; the error text names a rank, and the
- *         first option, with its values, axis, group or unit that differs.
+ *         first option, with its values, axis, group or unit that differs; of a unit also the
+ *         parameter, and what differs in it, with its values.
  *         VESCOMM_ERROR_UNSUPPORTED: options that device memory does not have.
  *         VESCOMM_ERROR_OUT_OF_MEMORY. VESCOMM_ERROR_TIMEOUT, VESCOMM_ERROR_PEER_FAILED.
  *         VESCOMM_ERROR_ABORTED: another rank has one of these errors. After an error no rank has

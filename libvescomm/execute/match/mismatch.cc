@@ -19,14 +19,15 @@ std::string Mismatch::text() const {
             rank, mine, other, theirs);
     const bool arguments = Signature::differ_in_digest(signature, other_signature);
     return fmt::format(
-        "rank {} called {}, where rank {} called {}{}{}; {}", rank, mine, other, theirs,
-        arguments ? ": they differ in counts, root, factor, algorithm, the request on a buffer or "
-                    "the calls of a group, which vescomm-info "
-                    "--flight shows after a run with VESCOMM_FLIGHT_RECORDER=flight.%r"
-                  : "",
+        "rank {} called {}, where rank {} called {}{}{}{}; every rank must make the same calls in "
+        "the same order",
+        rank, mine, other, theirs, arguments ? arguments_differ : "",
+        arguments
+            ? "root, factor, algorithm, the request on a buffer or the calls of a group, which "
+              "vescomm-info --flight shows after a run with VESCOMM_FLIGHT_RECORDER=flight.%r"
+            : "",
         arguments && history ? ", or they differ in an earlier gather_v, scatter_v or broadcast"
-                             : "",
-        same_calls);
+                             : "");
 }
 
 }  // namespace vescomm::internal

@@ -10,9 +10,8 @@
 
 namespace vescomm::internal {
 
-// The end of the sentence about two collectives.
-inline constexpr std::string_view same_calls =
-    "every rank must make the same calls in the same order";
+// In the sentence about two collectives whose digests differ.
+inline constexpr std::string_view arguments_differ = ": they differ in counts, ";
 
 // Two ranks that made different calls instead of the same call. Usually one of them is the rank
 // that found the mismatch; a forwarding rank finds mismatches of two other ranks.
