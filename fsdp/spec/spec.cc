@@ -3,7 +3,6 @@
 #include "fsdp/spec/spec.h"
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -73,7 +72,6 @@ void require_printable(const char *what, const std::string &name) {
 
 // Sizes of buffers are limited to 2^40 elements, as the counts of vescomm.h.
 constexpr std::int64_t max_elements = std::int64_t{1} << 40;
-
 constexpr std::int32_t max_update_threads = 1024;
 
 std::int64_t count_elements(const std::string &name, const std::vector<std::int64_t> &shape) {
@@ -196,10 +194,8 @@ Spec::Spec(const vescomm_fsdp_spec_options_t &options) : options_(options) {
                options_.order);
     if (options_.allocator != nullptr) {
         if (options_.memory == VESCOMM_FSDP_DEVICE)
-            throw Failure(
-                VESCOMM_ERROR_UNSUPPORTED,
-                "an allocator is not supported on device memory; set allocator to NULL, or "
-                "use VESCOMM_FSDP_HOST");
+            throw Failure(VESCOMM_ERROR_UNSUPPORTED,
+                          "an allocator is given on device memory; set allocator to NULL");
         allocator_ = Allocator(*options_.allocator);
         options_.allocator = nullptr;  // borrowed for the call
     }
