@@ -131,8 +131,8 @@ std::uint64_t hash_of_options(const Spec &spec) {
 
 std::vector<Option> options_of(const Unit &unit) {
     return {
-        {"VESCOMM_FSDP_EXPERTS", unit.experts},
-        {"VESCOMM_FSDP_KEEP_GATHERED", unit.kept},
+        {"the flag VESCOMM_FSDP_EXPERTS", unit.experts},
+        {"the flag VESCOMM_FSDP_KEEP_GATHERED", unit.kept},
         {"the number of its parameters", unit.parameters.size()},
     };
 }

@@ -148,11 +148,13 @@ TEST(SessionSharing, DistinguishesAnOverlapFromOtherErrors) {
 
 TEST(SessionSharing, OverlapFailsAGroupThatIsBeingOpened) {
     const Place place(2);
-    std::latch opened(1), overlapped(1);
+    // Rank 0 ends its session after the overlap, so rank 1 begins before.
+    std::latch opened(2), overlapped(1);
     const auto outcomes = run_sessions(place, [&](const std::shared_ptr<Session> &session) {
         Begun begun(place, session->rank(), {});
         Session::Creation &creation = begun.creation;
         if (session->rank() == 1) {
+            opened.count_down();
             overlapped.wait();
             session->open(creation.id(), {0, 1}, "communicator creation", generous(), &creation);
             return;

@@ -428,8 +428,9 @@ TEST(Spec, NamesTheParameterThatDiffersAndItsValues) {
             spec.add_parameter(unit, {.name = "w" + std::to_string(i), .shape = {3}});
         return spec;
     };
-    expect_on_both([&](int rank) { return with(rank == 0 ? 0 : VESCOMM_FSDP_KEEP_GATHERED, 1); },
-                   "here: VESCOMM_FSDP_KEEP_GATHERED, which is 0 on rank 0 and 1 on rank 1");
+    expect_on_both(
+        [&](int rank) { return with(rank == 0 ? 0 : VESCOMM_FSDP_KEEP_GATHERED, 1); },
+        "here: the flag VESCOMM_FSDP_KEEP_GATHERED, which is 0 on rank 0 and 1 on rank 1");
     expect_on_both([&](int rank) { return with(0, 1 + rank); },
                    "here: the number of its parameters, which is 1 on rank 0 and 2 on rank 1");
     expect_on_both([&](int rank) { return with(0, rank); },
