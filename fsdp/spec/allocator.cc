@@ -44,9 +44,11 @@ void Allocator::free(std::byte *memory, std::size_t bytes) const noexcept {
     else deallocate_(context_, memory, bytes);
 }
 
+// No bytes have an address too: NULL is an error elsewhere. The allocator of a program is asked for
+// at least one.
 AlignedBytes::AlignedBytes(std::size_t bytes, const Allocator &allocator) {
-    if (bytes == 0) return;
-    data_ = {allocator.allocate(bytes), Free{allocator, bytes}};
+    const Allocator from = bytes == 0 ? Allocator() : allocator;
+    data_ = {from.allocate(bytes), Free{from, bytes}};
     std::memset(data_.get(), 0, bytes);
 }
 
