@@ -122,11 +122,16 @@ std::vector<std::uint64_t> hashes_of_groups(const Spec &spec) {
     return hashes;
 }
 
-std::uint64_t hash_of_options(const Spec &spec) {
-    std::vector<std::uint64_t> all = bits_of(options_of(spec));
-    const std::vector<std::uint64_t> more = hashes_of_axes(spec);
+// With the hashes of parts.
+std::uint64_t hash_of_all(const std::vector<Option> &options,
+                          const std::vector<std::uint64_t> &more) {
+    std::vector<std::uint64_t> all = bits_of(options);
     all.insert(all.end(), more.begin(), more.end());
     return hash_of_all(all);
+}
+
+std::uint64_t hash_of_options(const Spec &spec) {
+    return hash_of_all(options_of(spec), hashes_of_axes(spec));
 }
 
 std::vector<Option> options_of(const Unit &unit) {
@@ -159,11 +164,9 @@ std::vector<Option> extents_of(const Parameter &parameter) {
 }
 
 std::uint64_t hash_of_parameter(const Parameter &parameter) {
-    std::vector<std::uint64_t> all = bits_of(options_of(parameter));
-    const std::vector<std::uint64_t> extents = bits_of(extents_of(parameter));
-    all.insert(all.end(), extents.begin(), extents.end());
-    all.push_back(hash_of_text(parameter.name));
-    return hash_of_all(all);
+    std::vector<std::uint64_t> more = bits_of(extents_of(parameter));
+    more.push_back(hash_of_text(parameter.name));
+    return hash_of_all(options_of(parameter), more);
 }
 
 std::vector<std::uint64_t> hashes_of_parameters(const Spec &spec, const Unit &unit) {
@@ -174,11 +177,9 @@ std::vector<std::uint64_t> hashes_of_parameters(const Spec &spec, const Unit &un
 }
 
 std::uint64_t hash_of_unit(const Spec &spec, const Unit &unit) {
-    std::vector<std::uint64_t> all = bits_of(options_of(unit));
-    const std::vector<std::uint64_t> parameters = hashes_of_parameters(spec, unit);
-    all.insert(all.end(), parameters.begin(), parameters.end());
-    all.push_back(hash_of_text(unit.name));
-    return hash_of_all(all);
+    std::vector<std::uint64_t> more = hashes_of_parameters(spec, unit);
+    more.push_back(hash_of_text(unit.name));
+    return hash_of_all(options_of(unit), more);
 }
 
 template <typename Value>

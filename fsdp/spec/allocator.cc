@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <cstring>
 #include <new>
-#include <utility>
 
 #include "fsdp/error.h"
 
@@ -19,8 +18,6 @@ constexpr std::size_t alignment = 64;
 
 Allocator::Allocator(const vescomm_fsdp_allocator_t &program)
     : context_(program.context), allocate_(program.allocate), deallocate_(program.deallocate) {
-    if (program.reserved != 0)
-        refuse("reserved of the allocator is {}; it must be 0", program.reserved);
     if (allocate_ == nullptr || deallocate_ == nullptr)
         refuse("{} of the allocator is NULL; set both functions, or pass no allocator",
                allocate_ == nullptr ? "allocate" : "deallocate");

@@ -17,8 +17,8 @@ public:
     // Throws Failure unless both functions are set.
     explicit Allocator(const vescomm_fsdp_allocator_t &program);
 
-    // Returns memory at a cache line, with any contents. `bytes`: at least 1. Throws
-    // std::bad_alloc.
+    // Returns memory at a cache line, with any contents. `bytes`: with an allocator of the program
+    // at least 1. Throws std::bad_alloc.
     std::byte *allocate(std::size_t bytes) const;
     void free(std::byte *memory, std::size_t bytes) const noexcept;
 

@@ -35,8 +35,7 @@ void require_gatherable(const std::string &name, vescomm_type_t type,
     if (master != VESCOMM_F32 && type != VESCOMM_F32 && type != master)
         refuse(
             "parameter \"{}\" is gathered in {}, and masters are {}; gather it in f32 or {}, or "
-            "set "
-            "master_type to VESCOMM_F32",
+            "set master_type to VESCOMM_F32",
             name, formats::name_of(type), formats::name_of(master), formats::name_of(master));
 }
 

@@ -20,21 +20,18 @@ namespace vescomm::fsdp {
 
 namespace {
 
-bool is_gradient_type(vescomm_type_t type) {
-    return type == VESCOMM_F32 || type == VESCOMM_BF16 || type == VESCOMM_F16;
-}
-
 bool is_f8(vescomm_type_t type) {
     return type == VESCOMM_F8E4M3 || type == VESCOMM_F8E5M2;
 }
 
+// Gradients have the types that masters have.
 void require_gradient_type(const char *what, vescomm_type_t type) {
-    if (!is_gradient_type(type))
+    if (!is_master_type(type))
         refuse("{} is {}; it must be VESCOMM_F32, VESCOMM_BF16 or VESCOMM_F16", what, type);
 }
 
 void require_parameter_type(const char *what, vescomm_type_t type) {
-    if (!is_gradient_type(type) && !is_f8(type))
+    if (!is_master_type(type) && !is_f8(type))
         refuse(
             "{} is {}; it must be VESCOMM_F32, VESCOMM_BF16, VESCOMM_F16, VESCOMM_F8E4M3 or "
             "VESCOMM_F8E5M2",
@@ -196,6 +193,7 @@ Spec::Spec(const vescomm_fsdp_spec_options_t &options) : options_(options) {
         if (options_.memory == VESCOMM_FSDP_DEVICE)
             throw Failure(VESCOMM_ERROR_UNSUPPORTED,
                           "an allocator is given on device memory; set allocator to NULL");
+        require_zero("reserved of the allocator", options_.allocator->reserved);
         allocator_ = Allocator(*options_.allocator);
         options_.allocator = nullptr;  // borrowed for the call
     }

@@ -12,7 +12,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
-#include <map>
 #include <string_view>
 
 #include "vescomm/fsdp.hpp"
@@ -52,6 +51,12 @@ void require_either(const char *option, const std::string &value, const char *on
                     const char *other) {
     require(value == one || value == other,
             fmt::format("{} {} is neither {} nor {}", option, value, one, other));
+}
+
+Precision parse_precision(const char *option, const std::string &name) {
+    for (const Precision precision : {Precision::f32, Precision::bf16, Precision::f16})
+        if (name == name_of(precision)) return precision;
+    throw UsageError(fmt::format("{} {} is neither f32, bf16 nor f16", option, name));
 }
 
 std::optional<int> parse_number(std::string_view text) {
@@ -142,11 +147,8 @@ void check(const Options &options) {
         require_either("--gather-dtype", options.gather_type, "f8", "int8");
     if (!options.reduce_type.empty())
         require_either("--reduce-dtype", options.reduce_type, "f8", "int8");
-    require(options.master_type == "f32" || options.master_type == "bf16" ||
-                options.master_type == "f16",
-            fmt::format("--master-dtype {} is neither f32, bf16 nor f16", options.master_type));
     require_either("--rounding", options.rounding, "nearest", "stochastic");
-    require(options.rounding == "stochastic" || options.master_type != "f32",
+    require(options.rounding == "stochastic" || options.master_type != Precision::f32,
             "--rounding nearest is for --master-dtype bf16 and f16: f32 is not rounded");
     require_at_least("--gather-block", options.gather_block, 1);
     require_at_least("--save-every", options.save_every, 0);
@@ -183,7 +185,7 @@ std::string Options::of_all_ranks() const {
         learning_rate, slots, gradient_slots, uniform, block_rows, held_out_every, sample,
         !trace.empty(), clip, accumulate, recompute, preset, order, reshard, reshard_ranks, save,
         save_every, load, loss_scale, loss_scale_interval, gather_type, gather_block, reduce_type,
-        elastic, partner_copy, large_unit_bytes, master_type, rounding);
+        elastic, partner_copy, large_unit_bytes, name_of(master_type), rounding);
 }
 
 std::optional<Options> parse_options(int argc, const char *const *argv) {
@@ -196,19 +198,17 @@ std::optional<Options> parse_options(int argc, const char *const *argv) {
     app.option_defaults()->always_capture_default()->multi_option_policy(
         CLI::MultiOptionPolicy::TakeLast);
 
-    const std::map<std::string, Precision> precisions = {
-        {"f32", Precision::f32}, {"bf16", Precision::bf16}, {"f16", Precision::f16}};
     app.add_option("--layers", options.shape.layers, "blocks of the model")->group("Model");
     app.add_option("--dim", options.shape.dim, "width, a multiple of the heads")->group("Model");
     app.add_option("--heads", options.shape.heads, "attention heads")->group("Model");
     app.add_option("--context", options.shape.context, "bytes in a sequence")->group("Model");
-    std::string dtype = name_of(options.precision);
+    std::string dtype = name_of(options.precision), master_dtype = name_of(options.master_type);
     app.add_option("--dtype", dtype,
                    "type of gathered parameters, gradients and computation: f32, bf16 or f16; "
                    "sums and moments are f32")
         ->group("Model");
     app.add_option(
-           "--master-dtype", options.master_type,
+           "--master-dtype", master_dtype,
            "type of masters, which the optimizer updates: f32, or bf16 or f16 in half the memory")
         ->group("Model");
     app.add_option("--rounding", options.rounding,
@@ -379,10 +379,8 @@ std::optional<Options> parse_options(int argc, const char *const *argv) {
     // A checkpoint is what is exported.
     options.keep_save = !options.save.empty() || options.export_folder.empty();
     if (!options.keep_save) options.save = without_slashes(options.export_folder) + ".checkpoint";
-    const auto type = precisions.find(dtype);
-    require(type != precisions.end(),
-            fmt::format("--dtype {} is neither f32, bf16 nor f16", dtype));
-    options.precision = type->second;
+    options.precision = parse_precision("--dtype", dtype);
+    options.master_type = parse_precision("--master-dtype", master_dtype);
     options.reshard = reshard != "no";
     if (reshard != "yes" && reshard != "no") options.reshard_ranks = parse_ranks(reshard);
     require_either("--partner-copy", partner_copy, "yes", "no");

@@ -20,7 +20,7 @@ struct Options {
     int steps = 320;
     std::uint64_t seed = 1;
     Precision precision = Precision::f32;
-    std::string master_type = "f32";  // or bf16, f16
+    Precision master_type = Precision::f32;
     std::string rounding = "stochastic";  // of masters in bf16 or f16; or nearest
     std::string gather_type;  // f8 or int8; empty: the type of the precision
     std::string reduce_type;  // the same for gradients

@@ -126,7 +126,8 @@ std::string memory_text(const Options &options, const Results &results) {
         row(name, mebibytes(of_rank), mebibytes(of_node));
     };
     text += fmt::format("{:<46}{:>14}{:>14}\n", "memory, of the largest", "rank", "node");
-    bytes(fmt::format("parameters: {} shards", options.master_type), rank.shards, node.shards);
+    bytes(fmt::format("parameters: {} shards", name_of(options.master_type)), rank.shards,
+          node.shards);
     row("parameters: gathered slots, one for the node", "", mebibytes(node.slabs));
     bytes("gradients: f32 shards", rank.gradients - rank.gradient_slots,
           node.gradients - node.gradient_slots);
@@ -259,8 +260,8 @@ std::string json_text(const Options &options, const TextData &text, const Result
         {"nodes", results.comm.nodes},
         {"parameters", results.largest.parameters},
         {"dtype", name_of(options.precision)},
-        {"master_dtype", options.master_type},
-        {"rounding", options.master_type == "f32" ? "none" : options.rounding},
+        {"master_dtype", name_of(options.master_type)},
+        {"rounding", options.master_type == Precision::f32 ? "none" : options.rounding},
         {"gather_dtype",
          options.gather_type.empty() ? name_of(options.precision) : options.gather_type},
         {"reduce_dtype",

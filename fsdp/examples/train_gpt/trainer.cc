@@ -31,11 +31,6 @@ vescomm_type_t type_of(Precision precision) {
     return precision == Precision::f32 ? VESCOMM_F32 : VESCOMM_BF16;
 }
 
-vescomm_type_t master_type_of(const std::string &name) {
-    if (name == "f16") return VESCOMM_F16;
-    return name == "f32" ? VESCOMM_F32 : VESCOMM_BF16;
-}
-
 // In 8 bits.
 vescomm_type_t transfer_type_of(const std::string &name) {
     if (name == "f8") return VESCOMM_F8E4M3;
@@ -91,7 +86,7 @@ vescomm::fsdp::Spec specification(const Options &options, int ranks) {
     planner.mode = options.uniform ? VESCOMM_PLANNER_UNIFORM : VESCOMM_PLANNER_BALANCED;
     vescomm_fsdp_spec_options_t engine = vescomm_fsdp_spec_options_init();
     engine.compute_type = type_of(options.precision);
-    engine.master_type = master_type_of(options.master_type);
+    engine.master_type = type_of(options.master_type);
     if (options.rounding == "nearest") engine.master_rounding = VESCOMM_FSDP_ROUND_NEAREST;
     engine.gather_type = transfer_type_of(options.gather_type);
     engine.reduce_type = transfer_type_of(options.reduce_type);
