@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests vescomm_perf --memory device on the test double of CUDA and NCCL. VESCOMM_TEST_PERF is the
 path of the program, VESCOMM_TEST_PERF_SCHEMA that of the schema, GPU_DOUBLE_FOLDER that of the
-double's libraries. The double needs ranks that are threads of one process. No test depends on
-measured times."""
+double's libraries, GPU_DOUBLE_RUN the program that starts ranks which are processes. No test depends
+on measured times."""
 
 import json
 import os
@@ -85,6 +85,20 @@ class Table(unittest.TestCase):
                 self.assertEqual(len(table), 2 * 2 * 2 * 2 * (4 if equal else 3), out)
                 if not equal:
                     self.assertIn("# nccl is left out here: NCCL has no all_gather_v with unequal", out)
+
+    def test_ranks_may_be_processes(self):
+        kept = {k: v for k, v in os.environ.items() if not k.startswith("VESCOMM_")}
+        kept.update(VESCOMM_GPU_KERNELS=KERNELS, GPU_DOUBLE_NCCL="23203")
+        done = subprocess.run(
+            [os.environ["GPU_DOUBLE_RUN"], PERF, "--memory", "device", "--ranks", "3", "-b", "4000",
+             "--ragged", "linear", "--collective", "all_gather_v,reduce_scatter_v", "--impl",
+             "vescomm,vescomm-buffers,vescomm-peer,nccl-padded,nccl-grouped", *map(str, SMALL)],
+            capture_output=True, timeout=TIMEOUT_SECONDS, text=True, env=kept,
+        )  # fmt: skip
+        self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
+        table = rows(done.stdout)
+        self.assertEqual(len(table), 2 * (3 * 2 + 2), done.stdout)
+        self.assertEqual({row[8] for row in table}, {"0"}, done.stdout)
 
     def test_device_buffers_are_measured_in_place(self):
         for name, version in (("vescomm-buffers", "22809"), ("vescomm-peer", "23203"), ("vescomm-copies", "23203")):

@@ -201,8 +201,10 @@ int main(int argc, char **argv) {
     /* AdamW moves a parameter by up to the learning rate, whatever the size of the gradient. */
     const double allowed = 1e-3 * steps;
     int equal = worst <= allowed;
+    /* NCCL rounds each addition to the type of gradients. */
+    const double precision = type == VESCOMM_BF16 ? info.ranks / 512.0 : 1e-3;
     for (int place = 1; place < places; ++place)
-        equal = equal && fabs(norms[0] - norms[place]) <= 1e-3 * norms[0];
+        equal = equal && fabs(norms[0] - norms[place]) <= precision * norms[0];
     printf(
         "rank %d of %d: %d units of %lld, step %.3f ms on host memory, %.3f ms on the device, "
         "%.3f ms with masters and states in host memory; norms %.9g, %.9g and %.9g; largest "

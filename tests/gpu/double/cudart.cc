@@ -205,6 +205,15 @@ void *nccl_memory_of(const void *begin, std::size_t bytes) {
     return end <= allocation->begin + allocation->bytes ? allocation->begin : nullptr;
 }
 
+void set_pinned_allocation(PinnedAllocation allocation) {
+    const Lock lock(state().mutex);
+    state().pinned_allocation = allocation;
+}
+
+std::pair<std::uint64_t, std::uint64_t> device_addresses() {
+    return state().memory.addresses();
+}
+
 void set_release_check(ReleaseCheck check) {
     const Lock lock(state().mutex);
     state().release_check = check;
@@ -314,7 +323,8 @@ int cudaHostAlloc(void **pointer, std::size_t bytes, unsigned) {
     const Lock lock(state().mutex);
     if (const cuda::Error error = unsafe_call("cudaHostAlloc()")) return noted(error);
     if (const cuda::Error error = failure_of(current_device())) return noted(error);
-    *pointer = std::calloc(bytes, 1);
+    *pointer = state().pinned_allocation != nullptr ? state().pinned_allocation(bytes)
+                                                    : std::calloc(bytes, 1);
     if (*pointer == nullptr) return noted(cuda::memory_allocation);
     state().pinned.add(*pointer, bytes);
     return cuda::success;
@@ -322,11 +332,9 @@ int cudaHostAlloc(void **pointer, std::size_t bytes, unsigned) {
 
 int cudaFreeHost(void *pointer) {
     CALL(cudaFreeHost);
-    {
-        const Lock lock(state().mutex);
-        state().pinned.remove(pointer);
-    }
-    std::free(pointer);
+    const Lock lock(state().mutex);
+    state().pinned.remove(pointer);
+    if (state().pinned_allocation == nullptr) std::free(pointer);
     return cuda::success;
 }
 
@@ -493,7 +501,8 @@ int cudaDeviceSynchronize() {
                 violation("a wait for the device: " + why);
         if (const cuda::Error error = device_call("a wait for the device")) return noted(error);
         for (CUstream_st *stream : state().streams)
-            if (stream->device == current_device()) points.push_back(mark(*stream));
+            if (stream->device == current_device() && stream->process == current_process())
+                points.push_back(mark(*stream));
     }
     cuda::Error error = cuda::success;
     for (const auto &point : points) error = wait_on_host(point, current_device());

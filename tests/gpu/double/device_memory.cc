@@ -15,6 +15,9 @@ namespace {
 // Address space of all allocations; only touched pages take memory.
 constexpr std::size_t capacity = std::size_t{1} << 35;
 constexpr std::size_t page = 4096;
+// The first address, if the system permits: free in every process, so that ranks which are
+// processes can reserve the same ones.
+constexpr std::uintptr_t wanted = 0x3000'0000'0000;
 
 }  // namespace
 
@@ -24,7 +27,8 @@ DeviceMemory::DeviceMemory() {
         std::perror("gpu double: memfd_create");
         std::abort();
     }
-    void *base = mmap(nullptr, capacity, PROT_NONE, MAP_SHARED | MAP_NORESERVE, file_, 0);
+    void *base = mmap(reinterpret_cast<void *>(wanted), capacity, PROT_NONE,
+                      MAP_SHARED | MAP_NORESERVE, file_, 0);
     void *view =
         mmap(nullptr, capacity, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file_, 0);
     if (base == MAP_FAILED || view == MAP_FAILED) {
@@ -69,6 +73,10 @@ Allocation *DeviceMemory::find(const void *address) {
 
 bool DeviceMemory::contains(const void *address) const {
     return address >= base_ && address < base_ + capacity;
+}
+
+std::pair<std::uint64_t, std::uint64_t> DeviceMemory::addresses() const {
+    return {reinterpret_cast<std::uint64_t>(base_), capacity};
 }
 
 char *DeviceMemory::view(const void *address) const {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gpu/double/access_order.h"
@@ -38,6 +39,8 @@ public:
     // The allocation that contains the address, freed or not; nullptr if there is none.
     Allocation *find(const void *address);
     bool contains(const void *address) const;
+    // The first address, and the number of bytes.
+    std::pair<std::uint64_t, std::uint64_t> addresses() const;
     // The bytes at a device address.
     char *view(const void *address) const;
 

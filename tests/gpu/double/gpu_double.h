@@ -4,10 +4,11 @@
 // The test double of the CUDA runtime and of NCCL: two shared libraries, libcudart.so.13 and
 // libnccl.so.2, which implement the functions that vescomm calls and those that its tests call.
 //
-// A rank is a thread of one process with a device of its own, as NCCL permits. Device memory is
-// host memory at addresses that no code of the program can access: a second mapping, which only the
-// double uses, has the bytes. A stream is a queue with a thread. Addresses are never used twice, so
-// every use of freed memory is found.
+// A rank is a thread of one process with a device of its own, as NCCL permits;
+// processes/functions.h has ranks that are processes. Device memory is host memory at addresses
+// that no code of the program can access: a second mapping, which only the double uses, has the
+// bytes. A stream is a queue with a thread. Addresses are never used twice, so every use of freed
+// memory is found.
 //
 // The double checks rules that the real libraries leave to the program. A broken rule is a
 // *violation*: a sentence that take_violations() returns. With GPU_DOUBLE_STRICT=1 it is printed,
@@ -54,14 +55,14 @@
 // one after another. The double knows which bytes each of them accesses. launch() stands for
 // kernels of the program.
 //
-// The double does not model time, memory of several processes, and anything that vescomm does not
-// call.
+// The double does not model time, and anything that vescomm does not call.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gpu/cuda_functions.h"
@@ -173,6 +174,27 @@ void set_mapping_check(MappingCheck check);
 void raise_flags(const std::vector<const void *> &flags, std::uint32_t value);
 void see_flags(const std::vector<const void *> &flags, std::uint32_t value);
 void add_accesses(const std::vector<Access> &accesses);
+
+// ---- for ranks that are processes: processes/server.h ----
+
+// The process for which the calling thread makes calls, from 1. The double counts its own as 0.
+void set_process(int process);
+int current_process();
+// A process has ended: work on its streams does not run any more, and its communicators are those
+// of a dead rank.
+void end_streams(int process);
+void end_communicators(int process);
+// The calling thread ends, and its process has ended: an open group is no violation.
+void leave_group();
+// Pinned memory, with zeros, comes from this function, and is not freed.
+using PinnedAllocation = void *(*)(std::size_t bytes);
+void set_pinned_allocation(PinnedAllocation allocation);
+// The address at which device memory begins, and its size.
+std::pair<std::uint64_t, std::uint64_t> device_addresses();
+// 0 for an address that is no kernel.
+std::size_t kernel_parameter_bytes(const void *kernel);
+
+// ---- of captures and waits ----
 
 // CUDA's error if the capture of a graph forbids a call of the calling thread.
 cuda::Error check_capture(const char *function);

@@ -10,11 +10,14 @@
 #include <atomic>
 #include <cmath>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <vector>
 
 #include "gpu/double/kernel_accesses.h"
+#include "gpu/double/streams.h"
 #include "gpu/kernels/bodies.h"
 
 struct CUlib_st {
@@ -26,6 +29,7 @@ struct CUkern_st {
     // Puts a launch with these parameters on a stream.
     int (*launch)(unsigned blocks, unsigned threads, const void *parameters,
                   vescomm::internal::cuda::Stream stream, const char *symbol);
+    std::size_t parameter_bytes;
 };
 
 namespace gpu_double {
@@ -34,8 +38,7 @@ namespace {
 using namespace vescomm::internal;
 using namespace vescomm::internal::VESCOMM_ISA;
 
-constexpr cuda::Error invalid_image = 200, invalid_handle = 400, symbol_not_found = 500,
-                      invalid_configuration = 9;
+constexpr cuda::Error invalid_image = 200, symbol_not_found = 500, invalid_configuration = 9;
 
 std::atomic<bool> reversed{false};
 
@@ -86,6 +89,40 @@ void run_on_host(unsigned blocks, const typename Body::Parameters &parameters,
     }
 }
 
+// The kernels that meet those of other ranks at present, with their processes.
+struct Meetings {
+    std::mutex mutex;
+    std::multimap<int, gpu_kernel::PeerBarrier> running;  // by process
+    std::set<int> ended;  // processes
+};
+Meetings &meetings() {
+    static Meetings *const all = new Meetings;
+    return *all;
+}
+
+// The program ends the waits of a kernel by this number.
+void end_waits(const gpu_kernel::PeerBarrier &barrier) {
+    std::atomic_ref<std::uint32_t>(*const_cast<std::uint32_t *>(barrier.end)) = 1;
+}
+
+class KernelMeeting {
+public:
+    KernelMeeting(int process, const gpu_kernel::PeerBarrier &barrier) {
+        const std::lock_guard<std::mutex> lock(meetings().mutex);
+        place_ = meetings().running.emplace(process, barrier);
+        if (meetings().ended.contains(process)) end_waits(barrier);
+    }
+    ~KernelMeeting() {
+        const std::lock_guard<std::mutex> lock(meetings().mutex);
+        meetings().running.erase(place_);
+    }
+    KernelMeeting(const KernelMeeting &) = delete;
+    KernelMeeting &operator=(const KernelMeeting &) = delete;
+
+private:
+    std::multimap<int, gpu_kernel::PeerBarrier>::iterator place_;
+};
+
 template <typename Body>
 int launch_body(unsigned blocks, unsigned threads, const void *from, cuda::Stream stream,
                 const char *symbol) {
@@ -94,12 +131,13 @@ int launch_body(unsigned blocks, unsigned threads, const void *from, cuda::Strea
     // CUDA copies parameters during the launch.
     typename Body::Parameters parameters;
     std::memcpy(static_cast<void *>(&parameters), from, sizeof parameters);
-    const auto work = [=] {
+    const auto work = [=, process = current_process()] {
         typename Body::Parameters here = parameters;
         move_to_host(here);
-        Accesses between;
-        if constexpr (meets<Body>) between = accesses_between(parameters);
-        run_on_host<Body>(blocks, here, between);
+        if constexpr (meets<Body>) {
+            const KernelMeeting meeting(process, here.barrier);
+            run_on_host<Body>(blocks, here, accesses_between(parameters));
+        } else run_on_host<Body>(blocks, here, {});
     };
     return enqueue(
         stream, symbol, accesses_of(parameters), [=] { return work; }, current_device());
@@ -108,7 +146,7 @@ int launch_body(unsigned blocks, unsigned threads, const void *from, cuda::Strea
 #define GPU_DOUBLE_TEXT_(symbol) #symbol
 #define GPU_DOUBLE_TEXT(symbol) GPU_DOUBLE_TEXT_(symbol)
 #define GPU_DOUBLE_KERNEL(name, Body) \
-    {GPU_DOUBLE_TEXT(VESCOMM_GPU_KERNEL(name)), launch_body<Body>},
+    {GPU_DOUBLE_TEXT(VESCOMM_GPU_KERNEL(name)), launch_body<Body>, sizeof(Body::Parameters)},
 CUkern_st table[] = {VESCOMM_GPU_KERNELS(GPU_DOUBLE_KERNEL)};
 
 // The loaded libraries. Never destroyed, as the queues of streams.
@@ -135,6 +173,17 @@ bool is_kernel(const void *kernel) {
 
 void reverse_kernels(bool backwards) {
     reversed = backwards;
+}
+
+void end_meetings(int process) {
+    const std::lock_guard<std::mutex> lock(meetings().mutex);
+    meetings().ended.insert(process);
+    const auto [first, last] = meetings().running.equal_range(process);
+    for (auto at = first; at != last; ++at) end_waits(at->second);
+}
+
+std::size_t kernel_parameter_bytes(const void *kernel) {
+    return is_kernel(kernel) ? static_cast<const CUkern_st *>(kernel)->parameter_bytes : 0;
 }
 
 int loaded_libraries() {

@@ -3,10 +3,14 @@
 //
 // The functions of NCCL. The variable GPU_DOUBLE_NCCL is the version that ncclGetVersion() returns
 // (22809).
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -64,6 +68,11 @@ bool usable(const ncclComm *comm, const char *function) {
 
 namespace {
 
+// The unique ids of a process begin with it.
+std::string prefix_of_ids() {
+    return "double " + std::to_string(getpid()) + " ";
+}
+
 void end_comm(ncclComm &comm, const char *function) {
     if (!group_is_open().empty())
         violation(std::string(function) + " within an open group: ncclGroupEnd() is missing");
@@ -111,6 +120,16 @@ void kill_device(int device) {
     }
 }
 
+void end_communicators(int process) {
+    const std::lock_guard<std::mutex> lock(comms().mutex);
+    for (ncclComm *comm : comms().all) {
+        if (comm->process != process || comm->destroyed) continue;
+        const std::lock_guard<std::mutex> group_lock(comm->group->mutex);
+        comm->dead = comm->process_ended = true;
+        comm->group->changed.notify_all();
+    }
+}
+
 int live_communicators() {
     const std::lock_guard<std::mutex> lock(comms().mutex);
     return static_cast<int>(
@@ -137,7 +156,7 @@ int ncclGetUniqueId(nccl::UniqueId *id) {
     CALL(ncclGetUniqueId);
     std::memset(id, 0, sizeof *id);
     const std::lock_guard<std::mutex> lock(comms().mutex);
-    const std::string text = "double " + std::to_string(comms().next_id++);
+    const std::string text = prefix_of_ids() + std::to_string(comms().next_id++);
     std::memcpy(id->internal, text.data(), text.size());
     return nccl::success;
 }
@@ -150,8 +169,16 @@ int ncclCommInitRankConfig(nccl::Comm *out, int ranks, nccl::UniqueId id, int ra
     set_mapping_check(is_mapped);
     if (!valid(config)) return nccl::invalid_argument;
     if (ranks < 1 || rank < 0 || rank >= ranks) return nccl::invalid_argument;
+    if (!std::string_view(id.internal).starts_with(prefix_of_ids())) {
+        std::fputs(
+            "gpu double: a communicator has ranks in other processes, which only programs of "
+            "gpu_double_run can have\n",
+            stderr);
+        return nccl::invalid_usage;
+    }
     auto *comm = new ncclComm;
     comm->rank = rank;
+    comm->process = current_process();
     cudaGetDevice(&comm->device);
     {
         const std::lock_guard<std::mutex> lock(comms().mutex);
@@ -179,7 +206,7 @@ int ncclCommInitRankConfig(nccl::Comm *out, int ranks, nccl::UniqueId id, int ra
     *out = comm;
     comm->blocking = config == nullptr || config->blocking != 0;
     if (!comm->blocking) return nccl::in_progress;
-    group.changed.wait(lock, [&] { return comm->aborted || group.arrived == ranks; });
+    group.changed.wait(lock, [&] { return comm->aborted || comm->dead || group.arrived == ranks; });
     return comm->error;
 }
 

@@ -114,6 +114,10 @@ nccl::Result call(const char *function, ncclComm *comm, cuda::Stream stream, con
 
 }  // namespace
 
+void leave_group() {
+    open_group = {};
+}
+
 std::string group_is_open() {
     if (open_group.depth == 0) return {};
     return "a wait within an open group, whose calls have not started: ncclGroupEnd() is missing";

@@ -157,6 +157,8 @@ struct ncclComm {
     bool revoked = false;
     bool interrupted = false;  // ncclCommShrink() ends its work
     bool dead = false;  // see kill_device()
+    int process = 0;
+    bool process_ended = false;
     bool destroyed = false;
     bool blocking = true;
     bool finalizing = false;
@@ -185,5 +187,5 @@ struct ncclComm {
 
     bool in_graphs() const { return graphs.use_count() > 1; }
     // Its work ends without a result.
-    bool ends_work() const { return aborted || revoked || interrupted; }
+    bool ends_work() const { return aborted || revoked || interrupted || process_ended; }
 };

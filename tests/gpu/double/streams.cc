@@ -9,6 +9,7 @@ namespace gpu_double {
 namespace {
 
 thread_local int device_of_thread = 0;
+thread_local int process_of_thread = 0;
 
 void run_queue(CUstream_st *stream) {
     for (;;) {
@@ -49,10 +50,26 @@ void set_current_device(int device) {
     device_of_thread = device;
 }
 
+int current_process() {
+    return process_of_thread;
+}
+void set_process(int process) {
+    process_of_thread = process;
+}
+
+void end_streams(int process) {
+    {
+        const Lock lock(state().mutex);
+        state().ended.insert(process);
+    }
+    end_meetings(process);
+}
+
 CUstream_st *make_stream(int device, bool blocking) {
     auto *stream = new CUstream_st;
     stream->number = state().next_stream++;
     stream->device = device;
+    stream->process = current_process();
     stream->blocking = blocking;
     state().streams.push_back(stream);
     std::thread(run_queue, stream).detach();
@@ -61,7 +78,7 @@ CUstream_st *make_stream(int device, bool blocking) {
 
 CUstream_st *stream_of(cuda::Stream handle, int device) {
     if (handle == nullptr) {
-        CUstream_st *&legacy = state().legacy[device];
+        CUstream_st *&legacy = state().legacy[{device, current_process()}];
         if (legacy == nullptr) legacy = make_stream(device, true);
         return legacy;
     }
@@ -123,7 +140,7 @@ cuda::Error wait_on_host(const std::shared_ptr<Point> &point, int device) {
 }
 
 void order_with_legacy(CUstream_st &stream) {
-    const auto found = state().legacy.find(stream.device);
+    const auto found = state().legacy.find({stream.device, stream.process});
     if (found == state().legacy.end() || !stream.blocking) return;
     CUstream_st *legacy = found->second;
     if (&stream != legacy) {
@@ -131,8 +148,8 @@ void order_with_legacy(CUstream_st &stream) {
         return;
     }
     for (CUstream_st *other : state().streams)
-        if (other != legacy && other->device == stream.device && other->blocking &&
-            !other->destroyed && !other->capture)
+        if (other != legacy && other->device == stream.device && other->process == stream.process &&
+            other->blocking && !other->destroyed && !other->capture)
             wait_for(stream, mark(*other));
 }
 

@@ -64,6 +64,7 @@ struct Capture {
 struct CUstream_st {
     std::uint64_t number = 0;
     int device = 0;
+    int process = 0;  // see set_process()
     bool blocking = true;  // ordered with the legacy stream of its device
     bool destroyed = false;
     gpu_double::StreamClock clock;  // at its end
@@ -102,9 +103,11 @@ struct State {
     std::recursive_mutex mutex;
     DeviceMemory memory;
     PinnedMemory pinned;
+    std::set<int> ended;  // processes
+    PinnedAllocation pinned_allocation = nullptr;
     std::set<int> failed;  // devices whose kernels have accessed an illegal address
     std::uint64_t next_stream = 1;
-    std::map<int, CUstream_st *> legacy;  // by device
+    std::map<std::pair<int, int>, CUstream_st *> legacy;  // by device and process
     std::vector<CUstream_st *> streams;  // all of them, destroyed ones too
     std::vector<std::shared_ptr<Capture>> captures;  // under way
     std::map<int, StreamClock> known;  // what the host has waited for, by device
@@ -128,6 +131,8 @@ State &state();
 using Lock = std::lock_guard<std::recursive_mutex>;
 
 void set_current_device(int device);
+// The kernels of a process that meet those of other ranks wait no longer.
+void end_meetings(int process);
 
 // The stream of a handle; that of the legacy stream depends on the device. Reports a stream that is
 // destroyed, and returns nullptr. Under the lock.
