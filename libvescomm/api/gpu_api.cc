@@ -10,6 +10,7 @@
 #include "gpu/device_arguments.h"
 #include "gpu/device_collectives.h"
 #include "gpu/gpu_libraries.h"
+#include "gpu/nccl_config.h"
 
 using namespace vescomm::internal;
 
@@ -38,6 +39,8 @@ DeviceCommunicator::Options checked_options(const vescomm_gpu_comm_options_t *op
                                                         "; use 0 or 1");
     wanted.shrinkable = given.shrinkable != 0;
     if (given.method != nullptr) wanted.method = given.method;
+    if (given.nccl_config != nullptr) wanted.nccl_settings = given.nccl_config;
+    check_nccl_settings(function, wanted.nccl_settings);
     wanted.borrowed = static_cast<nccl::Comm>(given.nccl_comm);
     check_device_method(wanted.method);
     return wanted;

@@ -8,6 +8,7 @@
 
 #include "comm/agree.h"
 #include "gpu/device_communicator_calls.h"
+#include "gpu/nccl_config.h"
 #include "gpu/relaxed_capture.h"
 
 namespace vescomm::internal {
@@ -60,6 +61,7 @@ void DeviceCommunicator::compare_options(Deadline deadline) {
                   {"max_ctas", std::to_string(options_.max_ctas)},
                   {"shrinkable", std::to_string(options_.shrinkable)},
                   {"method", options_.method.empty() ? "NULL" : options_.method},
+                  {"nccl_config", options_.nccl_settings.empty() ? "NULL" : options_.nccl_settings},
                   {"nccl_comm", options_.borrowed != nullptr ? "given" : "NULL"},
                   {"the version of NCCL", nccl_version_text(libraries_.nccl_version)}});
 }
@@ -112,8 +114,7 @@ void DeviceCommunicator::complete() {
 }
 
 nccl::Config DeviceCommunicator::nccl_config() const {
-    nccl::Config config;
-    config.blocking = 1;
+    nccl::Config config = make_nccl_config(options_.nccl_settings, libraries_.nccl_version);
     if (options_.min_ctas != 0) config.min_ctas = options_.min_ctas;
     if (options_.max_ctas != 0) config.max_ctas = options_.max_ctas;
     return config;

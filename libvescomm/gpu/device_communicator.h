@@ -48,6 +48,7 @@ public:
         int min_ctas = 0, max_ctas = 0;  // thread blocks of NCCL's kernels; 0: NCCL chooses
         bool shrinkable = false;  // a failure revokes NCCL's communicator instead of aborting it
         std::string method;  // see DeviceProblem::forced
+        std::string nccl_settings;  // see nccl_config.h
         // A communicator of NCCL of the same ranks that the caller has created; it stays the
         // caller's. nullptr: a new one.
         nccl::Comm borrowed = nullptr;

@@ -18,12 +18,6 @@ using gpu_double::break_device;
 using gpu_double::fail_call;
 using gpu_double::take_violations;
 
-void expect_error(vescomm_status_t status, vescomm_status_t expected, const std::string &says) {
-    EXPECT_EQ(status, expected) << vescomm_get_last_error();
-    EXPECT_NE(std::string(vescomm_get_last_error()).find(says), std::string::npos)
-        << vescomm_get_last_error();
-}
-
 TEST(DeviceFailures, WrongArgumentsHaveNoEffect) {
     run_device_ranks(2, device_options(), [](DeviceRank &r) {
         constexpr auto invalid = VESCOMM_ERROR_INVALID_ARGUMENT;

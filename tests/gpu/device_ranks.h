@@ -22,6 +22,13 @@ namespace vescomm::internal::testing_support {
 namespace cuda = internal::cuda;
 namespace nccl = internal::nccl;
 
+inline void expect_error(vescomm_status_t status, vescomm_status_t expected,
+                         const std::string &says) {
+    EXPECT_EQ(status, expected) << vescomm_get_last_error();
+    EXPECT_NE(std::string(vescomm_get_last_error()).find(says), std::string::npos)
+        << vescomm_get_last_error();
+}
+
 struct DeviceRank : gpu_double::Device {
     DeviceRank(const std::shared_ptr<Communicator> &comm)
         : Device(comm->rank()), rank(comm->rank()), ranks(comm->ranks()) {

@@ -20,15 +20,17 @@ namespace vescomm::python {
 
 namespace {
 
-// Options of a device communicator. It borrows the method.
+// Options of a device communicator. It borrows the texts.
 vescomm_gpu_comm_options_t options_of(std::uint64_t workspace_bytes, Integer min_ctas,
-                                      Integer max_ctas, bool shrinkable, const Name &method) {
+                                      Integer max_ctas, bool shrinkable, const Name &method,
+                                      const Name &nccl_config) {
     vescomm_gpu_comm_options_t options = vescomm_gpu_comm_options_init();
     options.workspace_bytes = workspace_bytes;
     options.min_ctas = min_ctas.small("min_ctas");
     options.max_ctas = max_ctas.small("max_ctas");
     options.shrinkable = shrinkable ? 1 : 0;
     options.method = c_string(method, "method");
+    options.nccl_config = c_string(nccl_config, "nccl_config");
     return options;
 }
 
@@ -39,8 +41,9 @@ vescomm_gpu_comm_info_t info_of(const GpuHandle &handle) {
 }
 
 void create_gpu(Gpu *self, Comm &comm, std::uint64_t workspace_bytes, Integer min_ctas,
-                Integer max_ctas, bool shrinkable, const Name &method, Integer nccl_comm) {
-    auto options = options_of(workspace_bytes, min_ctas, max_ctas, shrinkable, method);
+                Integer max_ctas, bool shrinkable, const Name &method, Integer nccl_comm,
+                const Name &nccl_config) {
+    auto options = options_of(workspace_bytes, min_ctas, max_ctas, shrinkable, method, nccl_config);
     options.nccl_comm = nccl_comm.pointer();
     auto handle = std::make_shared<GpuHandle>();
     handle->comm = comm.share();
@@ -58,8 +61,9 @@ struct CreatedGpu {
 // None: this rank is in no part.
 std::optional<CreatedGpu> split_gpu(const Gpu &parent, Comm *comm, std::uint64_t workspace_bytes,
                                     Integer min_ctas, Integer max_ctas, bool shrinkable,
-                                    const Name &method) {
-    const auto options = options_of(workspace_bytes, min_ctas, max_ctas, shrinkable, method);
+                                    const Name &method, const Name &nccl_config) {
+    const auto options =
+        options_of(workspace_bytes, min_ctas, max_ctas, shrinkable, method, nccl_config);
     auto handle = std::make_shared<GpuHandle>();
     if (comm != nullptr) handle->comm = comm->share();
     vescomm_comm_t *const part = comm != nullptr ? handle->comm->get() : nullptr;
@@ -72,8 +76,10 @@ std::optional<CreatedGpu> split_gpu(const Gpu &parent, Comm *comm, std::uint64_t
 }
 
 CreatedGpu shrink_gpu(const Gpu &parent, Comm &survivors, std::uint64_t workspace_bytes,
-                      Integer min_ctas, Integer max_ctas, bool shrinkable, const Name &method) {
-    const auto options = options_of(workspace_bytes, min_ctas, max_ctas, shrinkable, method);
+                      Integer min_ctas, Integer max_ctas, bool shrinkable, const Name &method,
+                      const Name &nccl_config) {
+    const auto options =
+        options_of(workspace_bytes, min_ctas, max_ctas, shrinkable, method, nccl_config);
     auto handle = std::make_shared<GpuHandle>();
     handle->comm = survivors.share();
     vescomm_gpu_comm_t *const from = parent.handle->get();
@@ -204,10 +210,12 @@ void define_gpu_comm(nb::module_ &module) {
     nb::class_<CreatedGpu>(module, "CreatedGpuCommunicator");
     nb::class_<Gpu>(module, "GpuCommunicator", nb::is_weak_referenceable())
         .def("__init__", create_gpu, arg("comm"), arg("workspace_bytes"), arg("min_ctas"),
-             arg("max_ctas"), arg("shrinkable"), arg("method").none(), arg("nccl_comm"))
+             arg("max_ctas"), arg("shrinkable"), arg("method").none(), arg("nccl_comm"),
+             arg("nccl_config").none())
         .def("__init__", [](Gpu *self, const CreatedGpu &made) { new (self) Gpu{made.handle}; })
-        .def("_split", split_gpu, arg().none(), arg(), arg(), arg(), arg(), arg().none())
-        .def("_shrink", shrink_gpu, arg(), arg(), arg(), arg(), arg(), arg().none())
+        .def("_split", split_gpu, arg().none(), arg(), arg(), arg(), arg(), arg().none(),
+             arg().none())
+        .def("_shrink", shrink_gpu, arg(), arg(), arg(), arg(), arg(), arg().none(), arg().none())
         .def_prop_ro(
             "derived", [](const Gpu &gpu) { return info_of(*gpu.handle).derived != 0; },
             docs::gpu_derived)

@@ -42,14 +42,15 @@ class GpuCommunicator:
     def __init__(
         self, comm: Communicator, workspace_bytes: int, min_ctas: int, max_ctas: int,
         shrinkable: bool, method: Optional[str], nccl_comm: int,
+        nccl_config: Optional[str],
     ) -> None: ...
     def _split(
         self, comm: Optional[Communicator], workspace_bytes: int, min_ctas: int, max_ctas: int,
-        shrinkable: bool, method: Optional[str], /,
+        shrinkable: bool, method: Optional[str], nccl_config: Optional[str], /,
     ) -> Optional[CreatedGpuCommunicator]: ...
     def _shrink(
         self, survivors: Communicator, workspace_bytes: int, min_ctas: int, max_ctas: int,
-        shrinkable: bool, method: Optional[str], /,
+        shrinkable: bool, method: Optional[str], nccl_config: Optional[str], /,
     ) -> CreatedGpuCommunicator: ...
     @property
     def device(self) -> int: ...

@@ -21,11 +21,13 @@ call uses must live until it is complete. All of this is experimental; docs/gpu.
 
 from __future__ import annotations
 
-from typing import Any, Optional, Sequence
+from typing import Any, Optional
 
 from . import _core
 from ._core import GpuArray as Array
+from ._nccl_config import NcclConfig, settings_of
 from .communicator import Communicator as HostCommunicator
+from .gpu_buffer import Buffer, all_gather_v, get_buffer_bytes, reduce_scatter_v
 from .gpu_kernels import CLIP_BYTES, SUM_WORDS, Piece, _address, adamw, add, add_squares
 from .gpu_kernels import check_kernels, clip_factor, copy, dequantise, quantise, scale, unscale
 from .gpu_kernels import zero
@@ -87,6 +89,7 @@ class Communicator(_core.GpuCommunicator):
         shrinkable: bool = False,
         method: Optional[str] = None,
         nccl_comm: int = 0,
+        nccl_config: Optional[NcclConfig] = None,
     ) -> None:
         """Creates it on the current device of the calling thread.
 
@@ -100,6 +103,8 @@ class Communicator(_core.GpuCommunicator):
             method: of all_gather_v and reduce_scatter_v, such as "rooted". None: vescomm chooses.
                 "copy_engine" applies to all_gather_v only.
             nccl_comm: the address of an ncclComm_t of the program, of the same ranks. 0: a new one.
+            nccl_config: settings of ncclConfig_t that are passed to NCCL, by their names there:
+                {"cgaClusterSize": 4, "netName": "IB"}.
 
         Raises:
             UnsupportedError: a rank lacks a GPU or a library; the text names both. MismatchError,
@@ -110,7 +115,8 @@ class Communicator(_core.GpuCommunicator):
         communicator.  Since: 0.1
         """
         super().__init__(
-            comm, workspace_bytes, min_ctas, max_ctas, shrinkable, method, nccl_comm
+            comm, workspace_bytes, min_ctas, max_ctas, shrinkable, method, nccl_comm,
+            settings_of(nccl_config),
         )
 
     @classmethod
@@ -128,6 +134,7 @@ class Communicator(_core.GpuCommunicator):
         max_ctas: int = 0,
         shrinkable: bool = False,
         method: Optional[str] = None,
+        nccl_config: Optional[NcclConfig] = None,
     ) -> Optional["Communicator"]:
         """Creates a device communicator of some ranks of this one through ncclCommSplit(), or, if
         NCCL cannot, a new one on all ranks; see derived. This one stays usable. Waits for the work
@@ -136,8 +143,8 @@ class Communicator(_core.GpuCommunicator):
         Args:
             comm: of ranks of this communicator, as split() of the host's returns it. None: this
                 rank is in no new communicator.
-            workspace_bytes, min_ctas, max_ctas, shrinkable, method: as in Communicator(); the same
-                on every rank of comm.
+            workspace_bytes, min_ctas, max_ctas, shrinkable, method, nccl_config: as in
+                Communicator(); the same on every rank of comm.
 
         Returns:
             The new communicator; None if comm is None.
@@ -148,7 +155,9 @@ class Communicator(_core.GpuCommunicator):
         Collective: yes, all ranks of this communicator, same order.  Blocking: yes, at most the
         timeout.  Threads: one at a time per communicator.  Since: 0.1
         """
-        created = self._split(comm, workspace_bytes, min_ctas, max_ctas, shrinkable, method)
+        created = self._split(
+            comm, workspace_bytes, min_ctas, max_ctas, shrinkable, method, settings_of(nccl_config)
+        )
         return None if created is None else type(self)._of(created)
 
     def shrink(
@@ -160,6 +169,7 @@ class Communicator(_core.GpuCommunicator):
         max_ctas: int = 0,
         shrinkable: bool = False,
         method: Optional[str] = None,
+        nccl_config: Optional[NcclConfig] = None,
     ) -> "Communicator":
         """Creates a device communicator of the survivors of this one through ncclCommShrink(), or,
         if NCCL cannot, a new one on all ranks; see derived. After a failure NCCL can if this one is
@@ -168,7 +178,8 @@ class Communicator(_core.GpuCommunicator):
         Args:
             survivors: ranks of this communicator in its order, as shrink() of the host's returns
                 them.
-            workspace_bytes, min_ctas, max_ctas, shrinkable, method: as in Communicator().
+            workspace_bytes, min_ctas, max_ctas, shrinkable, method, nccl_config: as in
+                Communicator().
 
         Raises:
             as Communicator(). If ncclCommShrink() fails on a rank, survivors is broken.
@@ -177,7 +188,10 @@ class Communicator(_core.GpuCommunicator):
         one at a time per communicator.  Since: 0.1
         """
         return type(self)._of(
-            self._shrink(survivors, workspace_bytes, min_ctas, max_ctas, shrinkable, method)
+            self._shrink(
+                survivors, workspace_bytes, min_ctas, max_ctas, shrinkable, method,
+                settings_of(nccl_config),
+            )
         )
 
     def __enter__(self) -> "Communicator":
@@ -297,102 +311,3 @@ class Communicator(_core.GpuCommunicator):
         Collective: no.  Blocking: no.  Threads: one at a time per communicator.  Since: 0.1
         """
         return self._explain(layout, type, reduces)
-
-
-class Buffer(_core.GpuBuffer):
-    """A layout in device memory that is registered with NCCL once.
-
-    Since: 0.1
-    """
-
-    def __init__(
-        self,
-        comm: Communicator,
-        layout: Layout,
-        type: int = Type.F32,
-        *,
-        memory: int = 0,
-        offset_bytes: int = 0,
-        strided: bool = False,
-        any_cuts: bool = False,
-        name: Optional[str] = None,
-    ) -> None:
-        """Creates a buffer with undefined contents.
-
-        Args:
-            layout: the same on every rank, with one shard for each rank.
-            type: of the elements.
-            memory: an address of Communicator.malloc(), of the same call on all ranks. 0: new
-                memory, which is freed with the buffer.
-            offset_bytes: first byte in memory, a multiple of 256.
-            strided: shards begin at multiples of the largest one.
-            any_cuts: shards may begin at any element, which is slower than multiples of 16 bytes.
-            name: in error texts.
-
-        Raises:
-            InvalidArgumentError: also for a shard that does not begin at a multiple of 16 bytes.
-            MismatchError, OutOfMemoryError, TimeoutError, PeerFailedError.
-
-        Collective: yes, same order.  Blocking: yes, at most the timeout.  Threads: one at a time per
-        communicator.  Since: 0.1
-        """
-        super().__init__(comm, layout, type, memory, offset_bytes, strided, any_cuts, name)
-
-    @property
-    def layout(self) -> Layout:
-        """The layout. Since: 0.1"""
-        return Layout._of(self._layout)
-
-    def all_gather_v(self, *, stream: Any = None) -> None:
-        """all_gather_v() of the module on this buffer alone, in place. Since: 0.1"""
-        all_gather_v([self], stream=stream)
-
-    def reduce_scatter_v(self, op: int = Op.SUM, *, stream: Any = None) -> None:
-        """reduce_scatter_v() of the module on this buffer alone, in place. Since: 0.1"""
-        reduce_scatter_v([self], op, stream=stream)
-
-    def __repr__(self) -> str:
-        return f"<vescomm.gpu.Buffer of {self._layout.elements} {self.type.name}>"
-
-
-def get_buffer_bytes(
-    layout: Layout, type: int = Type.F32, *, strided: bool = False, any_cuts: bool = False
-) -> int:
-    """Returns the bytes of device memory that a buffer needs. Needs no GPU.
-
-    Collective: no.  Blocking: no.  Threads: safe.  Since: 0.1
-    """
-    return _core.gpu_buffer_get_bytes(layout, type, strided, any_cuts)
-
-
-def all_gather_v(buffers: Sequence[Buffer], *, stream: Any = None) -> None:
-    """Gathers the shards of all ranks on all ranks, in place, in several buffers at once.
-
-    Args:
-        buffers: of one communicator; the same on every rank, in the same order.
-
-    Raises:
-        as Communicator.all_gather_v().
-
-    Collective: yes, same order.  Blocking: until it is on the stream, at most the timeout.
-    Threads: one at a time per communicator.  Since: 0.1
-    """
-    _core.gpu_all_gather_v(list(buffers), _address(stream))
-
-
-def reduce_scatter_v(
-    buffers: Sequence[Buffer], op: int = Op.SUM, *, stream: Any = None
-) -> None:
-    """Reduces the buffers of all ranks, in place, and leaves each rank its shard of each result.
-
-    Args:
-        buffers: as for all_gather_v().
-        op: sum, product, minimum, maximum; average of floats.
-
-    Raises:
-        as Communicator.all_gather_v().
-
-    Collective: yes, same order.  Blocking: until it is on the stream, at most the timeout.
-    Threads: one at a time per communicator.  Since: 0.1
-    """
-    _core.gpu_reduce_scatter_v(list(buffers), op, _address(stream))

@@ -114,8 +114,8 @@ typedef struct vescomm_gpu_comm_options {
     /** An ncclComm_t of the program, of the same ranks, on the current device, without a call in
      *  progress. The program keeps it, and destroys it after vescomm_gpu_comm_free(). After a
      *  failure the program aborts it first; vescomm does not, so its kernels do not end by
-     *  themselves. min_ctas and max_ctas are not used. Given on all ranks or on none. NULL: a new
-     *  one.
+     *  themselves. min_ctas, max_ctas and nccl_config are not used. Given on all ranks or on none.
+     *  NULL: a new one.
      *
      *  It must come from the library of NCCL that vescomm has loaded; vescomm-info shows the file.
      *  The behaviour with a communicator of another copy in the process, such as one that is linked
@@ -123,12 +123,19 @@ typedef struct vescomm_gpu_comm_options {
      *  copy, or if NCCL does not recognise it; a copy of the same version whose functions are
      *  hidden is not detected. */
     void *nccl_comm;
+    /** Settings of ncclConfig_t that are passed to NCCL, by their names there and separated by
+     *  commas: "cgaClusterSize=4,netName=IB". Numbers: cgaClusterSize, trafficClass,
+     *  collnetEnable, CTAPolicy, nvlsCTAs, nChannelsPerNetPeer, nvlinkCentricSched; with NCCL 2.30
+     *  and later also graphUsageMode, numRmaCtx, maxP2pPeers, graphStreamOrdering. Texts: netName,
+     *  commName. vescomm sets the others. Not used with nccl_comm. NULL: none. Borrowed for the
+     *  call. */
+    const char *nccl_config;
 } vescomm_gpu_comm_options_t;
 
 /** Returns the struct with struct_size set and all other members zero. Since: 0.1 */
 static inline vescomm_gpu_comm_options_t vescomm_gpu_comm_options_init(void) {
     vescomm_gpu_comm_options_t options = {
-        sizeof(vescomm_gpu_comm_options_t), 0, 0, 0, 0, NULL, NULL};
+        sizeof(vescomm_gpu_comm_options_t), 0, 0, 0, 0, NULL, NULL, NULL};
     return options;
 }
 

@@ -112,6 +112,26 @@ class Gpu(unittest.TestCase):
         for ranks in (1, 2, 3):
             run_ranks(ranks, body)
 
+    def test_settings_are_passed_to_nccl(self):
+        def body(comm):
+            settings = {"cgaClusterSize": 2, "netName": "IB", "commName": f"{comm.ranks} ranks"}
+            with gpu.Communicator(comm, nccl_config=settings) as device:
+                part = comm.split(0)
+                device.split(part, nccl_config={}).free()
+                part.free()
+            for config, error, text in (
+                ({"cgaClusterSize": "x"}, vescomm.InvalidArgumentError, "must be a whole number"),
+                ({"blocking": 0}, vescomm.InvalidArgumentError, "blocking is set by vescomm"),
+                ({"netName": "a,b"}, vescomm.InvalidArgumentError, "must have no comma"),
+                ({"netName": b"IB"}, TypeError, "whole numbers or texts"),
+                ({"collnetEnable": True}, TypeError, "whole numbers or texts"),
+                ({"maxP2pPeers": 4}, vescomm.UnsupportedError, "needs NCCL 2.30.0 or later"),
+            ):
+                with self.assertRaisesRegex(error, text):
+                    gpu.Communicator(comm, nccl_config=config)
+
+        run_ranks(2, body)
+
     def test_wrong_values_are_named(self):
         def body(comm):
             layout = layout_of(comm.ranks)

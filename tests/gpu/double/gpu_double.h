@@ -126,6 +126,9 @@ void forget_calls();
 // The same for programs in C and Python; of functions of CUDA too.
 extern "C" int gpu_double_calls_of(const char *function);
 
+// The last configuration that NCCL was given, with the members of its size.
+nccl::Config last_config();
+
 // Number of communicators of NCCL that are neither destroyed nor aborted.
 int live_communicators();
 

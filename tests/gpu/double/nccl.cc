@@ -52,8 +52,18 @@ bool wait_for_work(std::unique_lock<std::mutex> &lock, ncclComm &comm) {
 }
 
 bool valid(const nccl::Config *config) {
-    return config == nullptr || (config->magic == 0xcafebeef && config->size == sizeof *config &&
-                                 config->version >= 22800);
+    if (config == nullptr) return true;
+    // The version of the program knows a configuration of its size.
+    const bool known = config->size == nccl::config_bytes
+                           ? config->version >= 22800
+                           : config->size == sizeof *config &&
+                                 config->version >= nccl::version_with_graph_settings;
+    if (config->magic != 0xcafebeef || !known) return false;
+    nccl::Config seen;
+    std::memcpy(&seen, config, config->size);
+    const std::lock_guard<std::mutex> lock(comms().mutex);
+    comms().last_config = seen;
+    return true;
 }
 
 bool usable(const ncclComm *comm, const char *function) {
@@ -128,6 +138,11 @@ void end_communicators(int process) {
         comm->dead = comm->process_ended = true;
         comm->group->changed.notify_all();
     }
+}
+
+nccl::Config last_config() {
+    const std::lock_guard<std::mutex> lock(comms().mutex);
+    return comms().last_config;
 }
 
 int live_communicators() {

@@ -98,6 +98,7 @@ struct Comms {
     std::map<std::string, std::shared_ptr<Group>> groups;  // by unique id
     std::vector<ncclComm *> all;
     std::uint64_t next_id = 1;
+    nccl::Config last_config;
 };
 // Never destroyed, as the queues of streams.
 Comms &comms();

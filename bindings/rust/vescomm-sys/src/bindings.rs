@@ -816,6 +816,7 @@ pub struct vescomm_gpu_comm_options {
     pub workspace_bytes: u64,
     pub method: *const ::std::os::raw::c_char,
     pub nccl_comm: *mut ::std::os::raw::c_void,
+    pub nccl_config: *const ::std::os::raw::c_char,
 }
 pub type vescomm_gpu_comm_options_t = vescomm_gpu_comm_options;
 extern "C" {

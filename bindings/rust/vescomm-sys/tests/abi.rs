@@ -211,7 +211,8 @@ fn rust_layouts() -> BTreeMap<&'static str, StructLayout> {
         vescomm_call_options { struct_size, tag, factor, algorithm }
         vescomm_trace_argument { name, text, number }
         vescomm_gpu_comm_options {
-            struct_size, min_ctas, max_ctas, shrinkable, workspace_bytes, method, nccl_comm
+            struct_size, min_ctas, max_ctas, shrinkable, workspace_bytes, method, nccl_comm,
+            nccl_config
         }
         vescomm_gpu_comm_info { struct_size, device, nccl_version, derived }
         vescomm_gpu_buffer_options {

@@ -29,6 +29,9 @@ pub struct CommOptions {
     pub method: Option<String>,
     /// An `ncclComm_t` of the program, which outlives the communicator. Null: a new one.
     pub nccl_comm: *mut c_void,
+    /// Settings of `ncclConfig_t` that are passed to NCCL, by their names there:
+    /// `"cgaClusterSize=4,netName=IB"`. `None`: none.
+    pub nccl_config: Option<String>,
 }
 
 impl Default for CommOptions {
@@ -40,6 +43,7 @@ impl Default for CommOptions {
             workspace_bytes: 0,
             method: None,
             nccl_comm: null_mut(),
+            nccl_config: None,
         }
     }
 }
@@ -56,10 +60,11 @@ pub struct CommInfo {
     pub derived: bool,
 }
 
-/// Options as the C functions take them, with the string that they point to.
+/// Options as the C functions take them, with the strings that they point to.
 pub(super) struct RawOptions {
     pub raw: sys::vescomm_gpu_comm_options_t,
     _method: Option<CString>,
+    _nccl_config: Option<CString>,
 }
 
 impl CommOptions {
@@ -68,6 +73,10 @@ impl CommOptions {
             None => None,
             Some(name) => Some(c_string("the method", name)?),
         };
+        let nccl_config = match &self.nccl_config {
+            None => None,
+            Some(settings) => Some(c_string("nccl_config", settings)?),
+        };
         let mut raw = sys::vescomm_gpu_comm_options_init();
         raw.min_ctas = self.min_ctas;
         raw.max_ctas = self.max_ctas;
@@ -75,7 +84,8 @@ impl CommOptions {
         raw.workspace_bytes = self.workspace_bytes;
         raw.method = pointer(&method);
         raw.nccl_comm = self.nccl_comm;
-        Ok(RawOptions { raw, _method: method })
+        raw.nccl_config = pointer(&nccl_config);
+        Ok(RawOptions { raw, _method: method, _nccl_config: nccl_config })
     }
 }
 

@@ -21,12 +21,13 @@ pub fn device_ranks(
         Some(cuda) => cuda,
         None => return eprintln!("skipped: GPU_DOUBLE_FOLDER is not set"),
     };
-    let method = options.method.clone();
+    let (method, nccl_config) = (options.method.clone(), options.nccl_config.clone());
     ranks(size, |comm| {
         cuda.set_device(comm.rank());
         let mut options = CommOptions::default();
         options.workspace_bytes = 4096;
         options.method = method.clone();
+        options.nccl_config = nccl_config.clone();
         // SAFETY: the ranks run the same body.
         let device = unsafe { gpu::Communicator::new(comm, &options) }.unwrap();
         body(&device, comm, cuda);
@@ -372,6 +373,28 @@ fn kernels_quantise_and_check_pieces() {
             let step = AdamW::default();
             refused(kernels::adamw(short, &step, None, &piece(0, 0, 3), stream), "v has 2");
             refused(kernels::zero(target, &piece(-1, 0, 3), stream), "-1");
+        }
+    });
+}
+
+#[test]
+fn settings_are_passed_to_nccl() {
+    let mut options = CommOptions::default();
+    options.nccl_config = Some("cgaClusterSize=2,netName=IB".into());
+    device_ranks(2, &options, |device, _, _| assert!(!device.info().unwrap().derived));
+    if Cuda::load().is_none() {
+        return;
+    }
+    ranks(2, |comm| {
+        for (settings, says) in [
+            ("cgaClusterSize=x", "cgaClusterSize is \"x\"; it must be a whole number"),
+            ("netName=\0", "nccl_config"),
+        ] {
+            let mut options = CommOptions::default();
+            options.nccl_config = Some(settings.into());
+            // SAFETY: the ranks run the same body.
+            let error = unsafe { gpu::Communicator::new(comm, &options) }.err().unwrap();
+            assert!(error.to_string().contains(says), "{error}");
         }
     });
 }
