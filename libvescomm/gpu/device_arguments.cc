@@ -17,9 +17,12 @@ nccl::Type nccl_type(const char *function, vescomm_type_t type) {
                                                name_of_type(type) + " on every GPU");
 }
 
+bool is_float(vescomm_type_t type) {
+    return type == VESCOMM_F32 || type == VESCOMM_F64 || type == VESCOMM_F16 ||
+           type == VESCOMM_BF16;
+}
+
 nccl::Op nccl_op(const char *function, vescomm_op_t op, vescomm_type_t type) {
-    const bool floats =
-        type == VESCOMM_F32 || type == VESCOMM_F64 || type == VESCOMM_F16 || type == VESCOMM_BF16;
     switch (op) {
         case VESCOMM_SUM:
             return nccl::sum;
@@ -30,7 +33,7 @@ nccl::Op nccl_op(const char *function, vescomm_op_t op, vescomm_type_t type) {
         case VESCOMM_MAX:
             return nccl::max;
         case VESCOMM_AVERAGE:
-            if (floats) return nccl::average;
+            if (is_float(type)) return nccl::average;
             break;
         default:
             break;
@@ -78,12 +81,13 @@ void check_layout(const char *function, const DeviceCommunicator &comm, const La
                              " ranks");
 }
 
-void check_reproducible(const char *function, const DeviceCommunicator &comm) {
-    if (comm.comm().reproducible() && comm.ranks() > 1)
-        throw Error(VESCOMM_ERROR_UNSUPPORTED,
-                    std::string(function) +
-                        ": the communicator asks for reproducible reductions, and those of NCCL "
-                        "are not");
+void check_reproducible(const char *function, const DeviceCommunicator &comm, vescomm_type_t type) {
+    if (comm.comm().reproducible() && comm.ranks() > 1 && is_float(type))
+        throw Error(
+            VESCOMM_ERROR_UNSUPPORTED,
+            std::string(function) +
+                ": the communicator asks for reproducible reductions, and those of floats by "
+                "NCCL are not");
 }
 
 void check_reduces(const char *function, std::int32_t reduces, vescomm_type_t type) {

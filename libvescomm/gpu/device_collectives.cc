@@ -73,8 +73,8 @@ void reduce_scatter_v(DeviceCommunicator &comm, const Layout &layout, vescomm_ty
     const char *function = "vescomm_gpu_reduce_scatter_v";
     comm.check_call(function);
     const DevicePlacement placement = checked_placement(function, comm, layout, type);
-    check_reproducible(function, comm);
     const Reduction reduction = checked_reduction(function, type, op);
+    check_reproducible(function, comm, type);
     RaggedCall call;
     call.placement = &placement;
     call.reduction = &reduction;
@@ -88,8 +88,8 @@ void all_reduce(DeviceCommunicator &comm, const void *source, void *output, std:
     comm.check_call(function);
     check_type(function, type);
     check_count(function, count);
-    check_reproducible(function, comm);
     const Reduction reduction = checked_reduction(function, type, op);
+    check_reproducible(function, comm, type);
     DeviceCall begun{.kind = DeviceCall::Kind::all_reduce,
                      .type = type,
                      .op = op,

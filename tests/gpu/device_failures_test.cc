@@ -122,6 +122,13 @@ TEST(DeviceFailures, ReproducibleSumsAreRefused) {
         expect_error(
             vescomm_gpu_all_reduce(r.gpu, data, data, 1, VESCOMM_F32, VESCOMM_SUM, r.stream),
             VESCOMM_ERROR_UNSUPPORTED, "reproducible");
+        // Sums of integers are the same in any order.
+        auto *words = r.upload(std::vector<std::int64_t>{r.rank + 5, std::int64_t{1} << 62});
+        EXPECT_EQ(
+            vescomm_gpu_all_reduce(r.gpu, words, words, 2, VESCOMM_I64, VESCOMM_SUM, r.stream),
+            VESCOMM_OK);
+        EXPECT_EQ(vescomm_gpu_wait(r.gpu, r.stream), VESCOMM_OK);
+        EXPECT_EQ(r.read(words, 2), (std::vector<std::int64_t>{11, INT64_MIN}));
     });
 }
 

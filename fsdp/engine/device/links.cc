@@ -27,8 +27,11 @@ Link::Link(const Comms &comms, const Communicator &comm)
     vescomm_gpu_comm_t *made = nullptr;
     require(vescomm_gpu_comm_create(host_, nullptr, &made));
     comm_.reset(made);
-    // No effect, unless the communicator forbids sums on devices: then the engine is not created.
-    require(vescomm_gpu_all_reduce(made, nullptr, nullptr, 0, VESCOMM_I64, VESCOMM_SUM, nullptr));
+}
+
+void Link::require_sums() const {
+    // No effect, unless the communicator asks for reproducible sums.
+    require(vescomm_gpu_all_reduce(get(), nullptr, nullptr, 0, VESCOMM_F32, VESCOMM_SUM, nullptr));
 }
 
 Link::Link(Link &parent, const Comms &comms, const Communicator &comm)
@@ -45,6 +48,7 @@ Links::Links(Comms &comms, const Mesh &mesh) : comms_(comms), shard_(comms, comm
         if (mesh.replicas() > 1) replica_.emplace(comms, comms.replica());
         if (mesh.expert_ranks > 1) experts_.emplace(comms, comms.shard(UnitKind::experts));
     });
+    if (replica_) replica_->require_sums();  // which no rank has, or all of them
 }
 
 void Links::wait(const Event &event) {

@@ -38,6 +38,9 @@ public:
     void require(vescomm_status_t status) const {
         if (status != VESCOMM_OK) throw Failure(status, vescomm_get_last_error() + ranks_);
     }
+    // Throws Failure if the communicator has no sums of floats outside device buffers, because it
+    // asks for reproducible ones. Collective.
+    void require_sums() const;
     // Calls the body, a collective call on the stream, after the earlier ones of all streams.
     template <typename Body>
     void call(cuda::Stream stream, Body &&body) {

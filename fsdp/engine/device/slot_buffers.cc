@@ -13,6 +13,16 @@ SlotBuffers::SlotBuffers(const ModelPlan &plan, int position, SlotUse use,
     or_abort(links.comms(), [&] { make(unit_names, links); });
 }
 
+namespace {
+
+// Throws the error of a sum that no method can make, such as a reproducible one.
+void require_sums(const Link &link, vescomm_gpu_buffer_t *buffer) {
+    const char *text = nullptr;
+    link.require(vescomm_gpu_buffer_explain(buffer, 1, &text));
+}
+
+}  // namespace
+
 void SlotBuffers::make(std::span<const std::string> unit_names, Links &links) {
     for (std::size_t slot = 0; slot < places_.sizes().size(); ++slot)
         slots_.emplace_back(link(links, places_.kind(slot)), places_.sizes()[slot]);
@@ -30,6 +40,7 @@ void SlotBuffers::make(std::span<const std::string> unit_names, Links &links) {
                 creator.require(vescomm_gpu_buffer_create(
                     creator.get(), places_.layout(bucket).get(), &chosen, &made));
                 buffers_.emplace_back(made);
+                if (places_.use() == SlotUse::gradients) require_sums(creator, made);
                 list.push_back(made);
             }
         }

@@ -413,7 +413,7 @@ VESCOMM_API vescomm_status_t vescomm_gpu_all_gather_v(vescomm_gpu_comm_t *comm,
  * @param output  the shard of this rank. NULL: in place, where the shard lies in @p source. Must
  *                not overlap source otherwise.
  * @return as vescomm_gpu_all_gather_v(). VESCOMM_ERROR_UNSUPPORTED: also for another type or
- *         operator, and if the vescomm_comm_t asks for reproducible sums.
+ *         operator, and of floats if the vescomm_comm_t asks for reproducible sums.
  *
  * Collective: yes, same order.  Blocking: until it is on the stream, at most the timeout.
  * Threads: one at a time per communicator.
