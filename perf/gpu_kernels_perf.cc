@@ -265,6 +265,13 @@ int run(double mib, std::int64_t piece_count, bool odd, int iterations) {
               [&] { check(vescomm_gpu_adamw(a, b, m, v, &options, nullptr, pieces, k, stream)); });
     bench.row("adamw with a clip", 28 * elements,
               [&] { check(vescomm_gpu_adamw(a, b, m, v, &options, clip, pieces, k, stream)); });
+    options.parameter_type = VESCOMM_BF16;
+    for (const int stochastic : {0, 1}) {
+        options.stochastic = stochastic;
+        bench.row(stochastic ? "adamw bf16, stochastic" : "adamw bf16", 24 * elements, [&] {
+            check(vescomm_gpu_adamw(a, b, m, v, &options, nullptr, pieces, k, stream));
+        });
+    }
     return 0;
 }
 

@@ -54,8 +54,7 @@ void NarrowMasters::round(const OptimizerRun &run, const float *copy, std::byte 
     for (const vescomm_optimizer_piece_t &piece : run.pieces) {
         const auto count = static_cast<std::size_t>(piece.elements);
         if (round_ != nullptr)
-            round_(to + piece.offset, copy + piece.offset, count,
-                   rounding_stream(keys_[piece.parameter], step),
+            round_(to + piece.offset, copy + piece.offset, count, stream(piece.parameter, step),
                    static_cast<std::uint64_t>(piece.first));
         else
             internal::kernels().convert(to + piece.offset, type_, copy + piece.offset, VESCOMM_F32,

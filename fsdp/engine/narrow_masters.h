@@ -7,7 +7,8 @@
 //     masters ──widen──► copy of a run, f32 ──kind──► copy ──round──► masters
 //
 // A copy of at most stack_elements is on the stack of the thread that updates the run. A larger one
-// is in memory of the engine, for one such run at a time.
+// is in memory of the engine, for one such run at a time. A kernel that updates masters in device
+// memory converts each element itself, and takes its random bits from stream().
 #pragma once
 
 #include <cstddef>
@@ -37,10 +38,18 @@ std::int64_t heap_elements(const Spec &spec, const ModelPlan &plan, int position
 
 class NarrowMasters {
 public:
+    // `runs`: that are widened; none if a device updates them.
     NarrowMasters(const Spec &spec, std::span<const OptimizerRun> runs);
 
     // True if masters are not in f32.
     bool narrow() const { return type_ != VESCOMM_F32; }
+    vescomm_type_t type() const { return type_; }
+    // True if masters are rounded by random bits, which stream() has.
+    bool stochastic() const { return round_ != nullptr; }
+    // The stream of random bits of a parameter in a step. Masters must be stochastic().
+    std::uint64_t stream(std::size_t parameter, std::int64_t step) const {
+        return rounding_stream(keys_[parameter], step);
+    }
     // Memory for the copy of a run that is larger than stack_elements.
     float *heap() const { return reinterpret_cast<float *>(heap_.data()); }
     // The masters of a run in f32.

@@ -37,7 +37,7 @@ Optimizer::Optimizer(const Spec &spec, const ModelPlan &plan, const Shards &shar
       groups_(spec.groups()),
       runs_(runs_for(spec, plan, rank, streams_ == nullptr ? threads_->threads() : 0)),
       runs_of_(plan.buckets.size()),
-      narrow_(spec, runs_) {
+      narrow_(spec, streams_ == nullptr ? std::span(runs_) : std::span<OptimizerRun>()) {
     for (const Group &group : groups_) agreed_.push_back(group.settings);
     for (OptimizerRun &run : runs_) {
         const std::vector<StateType> &types = plan.buckets[run.bucket].states;
@@ -131,7 +131,7 @@ bool Optimizer::concurrent(const OptimizerRun &run) const {
 int Optimizer::update(const OptimizerRun &run, float gradient_scale,
                       double learning_rate_scale) const {
     std::byte *masters = shards_.master(run.bucket).at(run.offset);
-    if (!narrow_.narrow())
+    if (!narrow_.narrow() || streams_ != nullptr)
         return update(run, gradient_scale, learning_rate_scale, reinterpret_cast<float *>(masters));
     alignas(64) float stack[stack_elements];
     float *copy = run.elements > stack_elements ? narrow_.heap() : stack;
@@ -157,7 +157,7 @@ int Optimizer::update(const OptimizerRun &part, float gradient_scale, double lea
     run.gradient_scale = gradient_scale;
     const auto update = part.matrix ? group.kind.matrix : group.kind.step;
     if (streams_ == nullptr) return update(group.kind.context, group.settings.data(), &run);
-    device::update(group, run, *streams_);
+    device::update(group, run, narrow_, *streams_);
     return 0;
 }
 

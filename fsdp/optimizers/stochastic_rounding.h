@@ -16,40 +16,27 @@
 // multiples of 2^-24; what a value has below 2^-40 is dropped first, so the mean may be closer to
 // zero by that.
 //
-// Random bits are a function of a stream and of the number of an element: word i of the stream,
-// SplitMix64 entered at i, has those of elements 4 i to 4 i + 3, from the lowest bits on. So the
-// results do not depend on cuts.
+// Random bits are a function of a stream and of the number of an element
+// (execute/loops/random_bits.h), so the results do not depend on cuts. Kernels on device memory use
+// the same functions.
 //
-// Source: Gupta et al., "Deep Learning with Limited Numerical Precision", ICML 2015; Steele, Lea,
-// Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014.
+// Source: Gupta et al., "Deep Learning with Limited Numerical Precision", ICML 2015.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
+#include "execute/loops/random_bits.h"
 #include "vescomm/vescomm.h"
 
 namespace vescomm::fsdp {
-
-// 2^64 / the golden ratio, and the last function of SplitMix64, inline in the loops of every
-// instruction set.
-inline constexpr std::uint64_t stream_gamma = 0x9e3779b97f4a7c15;
-[[gnu::always_inline]] constexpr std::uint64_t mix_bits(std::uint64_t z) {
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-    return z ^ (z >> 31);
-}
 
 // The stream of one parameter in one step. `key`: that of vescomm_fsdp_initialise(), whose streams
 // are functions of the program.
 constexpr std::uint64_t rounding_stream(std::uint64_t key, std::int64_t step) {
     constexpr std::uint64_t purpose = 0x726f756e64;  // "round"
-    return mix_bits(mix_bits(key ^ purpose) + stream_gamma * static_cast<std::uint64_t>(step));
-}
-
-[[gnu::always_inline]] constexpr std::uint64_t rounding_word(std::uint64_t stream,
-                                                             std::uint64_t word) {
-    return mix_bits(stream + stream_gamma * (word + 1));
+    return internal::mix_bits(internal::mix_bits(key ^ purpose) +
+                              internal::stream_gamma * static_cast<std::uint64_t>(step));
 }
 
 // Rounds the elements [first, first + count) of a parameter. NaNs become the positive quiet NaN.

@@ -309,7 +309,8 @@ void set_memory(vescomm_fsdp_report_t &report, const Spec &spec, const ModelPlan
     const Persistent copy = partner_copy(plan, facts, report.rank);
     report.partner_bytes =
         copy.master + copy.optimizer + partner_gradient_bytes(report, plan, facts);
-    report.widened_bytes = widened_bytes(spec, plan, position);
+    if (facts.device == nullptr || !facts.device->has_shards())
+        report.widened_bytes = widened_bytes(spec, plan, position);
     if (facts.copy_distance > 0)
         report.widened_bytes +=
             widened_bytes(spec, plan, mesh.position(copied_rank(plan, facts, report.rank)));

@@ -108,7 +108,7 @@ vescomm_status_t vescomm_gpu_dequantise(void *target, vescomm_type_t type, const
     });
 }
 
-vescomm_status_t vescomm_gpu_adamw(float *parameters, const float *gradients, float *m, float *v,
+vescomm_status_t vescomm_gpu_adamw(void *parameters, const float *gradients, float *m, float *v,
                                    const vescomm_gpu_adamw_options_t *options,
                                    const vescomm_gpu_clip_t *clip,
                                    const vescomm_gpu_piece_t *pieces, std::int64_t piece_count,
@@ -117,9 +117,12 @@ vescomm_status_t vescomm_gpu_adamw(float *parameters, const float *gradients, fl
         const char *function = "vescomm_gpu_adamw";
         require(options, function, "options");
         const auto given = read_struct(options, function, "options");
-        device::adamw(parameters, gradients, m, v,
-                      {given.learning_rate, given.beta1, given.beta2, given.epsilon,
-                       given.weight_decay, given.gradient_scale, given.step},
-                      clip, pieces_of(function, pieces, piece_count), stream_of(stream));
+        const vescomm_type_t type = given.parameter_type == 0 ? VESCOMM_F32 : given.parameter_type;
+        device::adamw(
+            {parameters, type, given.stochastic != 0, given.random_stream, given.random_first},
+            gradients, m, v,
+            {given.learning_rate, given.beta1, given.beta2, given.epsilon, given.weight_decay,
+             given.gradient_scale, given.step},
+            clip, pieces_of(function, pieces, piece_count), stream_of(stream));
     });
 }

@@ -101,6 +101,8 @@ Bits bits_of(vescomm_type_t type) {
 template <typename Parameters>
 gpu_kernel::Slabs &slabs_of(Parameters &parameters) {
     if constexpr (std::is_same_v<Parameters, gpu_kernel::Slabs>) return parameters;
+    else if constexpr (std::is_same_v<Parameters, gpu_kernel::NarrowAdamW>)
+        return parameters.adamw.slabs;
     else return parameters.slabs;
 }
 
@@ -285,9 +287,9 @@ void dequantise(void *target, vescomm_type_t type, const void *codes, const floa
     library.launch(Kernel::dequantise, tiles_of(count), &parameters, stream);
 }
 
-void adamw(float *parameters, const float *gradients, float *m, float *v, const AdamWStep &step,
-           const vescomm_gpu_clip_t *clip, Pieces pieces, cuda::Stream stream) {
-    const char *function = "vescomm_gpu_adamw";
+namespace {
+
+void check_step(const char *function, const AdamWStep &step) {
     const auto require_range = [&](const char *name, double value, double end) {
         if (!(value >= 0 && value < end))
             refuse(function, std::string(name) + " is " + std::to_string(value) +
@@ -301,16 +303,32 @@ void adamw(float *parameters, const float *gradients, float *m, float *v, const 
     require_range("weight_decay", step.weight_decay, INFINITY);
     if (step.step < 1)
         refuse(function, "step is " + std::to_string(step.step) + "; steps count from 1");
+}
+
+}  // namespace
+
+void adamw(const AdamWParameters &parameters, const float *gradients, float *m, float *v,
+           const AdamWStep &step, const vescomm_gpu_clip_t *clip, Pieces pieces,
+           cuda::Stream stream) {
+    const char *function = "vescomm_gpu_adamw";
+    const vescomm_type_t type = parameters.type;
+    check_step(function, step);
+    check_small_float(function, type);
+    if (parameters.stochastic && type == VESCOMM_F32)
+        refuse(function, "stochastic is not 0, but the parameters are f32; set it to 0");
     if (clip != nullptr) check_address(function, "clip", clip, alignof(vescomm_gpu_clip_t));
     if (checked_pieces(function, pieces, true) > 0) {
-        check_address(function, "parameters", parameters, alignof(float));
+        check_address(function, "parameters", parameters.data, alignment_of(type));
         check_address(function, "gradients", gradients, alignof(float));
         check_address(function, "m", m, alignof(float));
         check_address(function, "v", v, alignof(float));
     }
-    launch_pieces(Kernel::adamw,
-                  gpu_kernel::AdamW{slabs(parameters, VESCOMM_F32, gradients, VESCOMM_F32), m, v,
-                                    clip, adamw_constants(step)},
+    const gpu_kernel::AdamW adamw{slabs(parameters.data, type, gradients, VESCOMM_F32), m, v, clip,
+                                  adamw_constants(step)};
+    if (type == VESCOMM_F32) return launch_pieces(Kernel::adamw, adamw, pieces, stream);
+    launch_pieces(Kernel::adamw_narrow,
+                  gpu_kernel::NarrowAdamW{adamw, parameters.random_stream, parameters.random_first,
+                                          parameters.stochastic ? 1 : 0},
                   pieces, stream);
 }
 

@@ -32,7 +32,16 @@ void quantise(void *codes, float *scales, vescomm_type_t code_type, const void *
 void dequantise(void *target, vescomm_type_t type, const void *codes, const float *scales,
                 vescomm_type_t code_type, std::int64_t count, std::int64_t block,
                 cuda::Stream stream);
-void adamw(float *parameters, const float *gradients, float *m, float *v, const AdamWStep &step,
-           const vescomm_gpu_clip_t *clip, Pieces pieces, cuda::Stream stream);
+
+// Parameters of adamw(), and how they are rounded.
+struct AdamWParameters {
+    void *data;
+    vescomm_type_t type;
+    bool stochastic;
+    std::uint64_t random_stream, random_first;
+};
+void adamw(const AdamWParameters &parameters, const float *gradients, float *m, float *v,
+           const AdamWStep &step, const vescomm_gpu_clip_t *clip, Pieces pieces,
+           cuda::Stream stream);
 
 }  // namespace vescomm::internal::device

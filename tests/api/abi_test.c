@@ -168,7 +168,11 @@ MEMBER(vescomm_gpu_adamw_options_t, beta2, 24);
 MEMBER(vescomm_gpu_adamw_options_t, epsilon, 32);
 MEMBER(vescomm_gpu_adamw_options_t, weight_decay, 40);
 MEMBER(vescomm_gpu_adamw_options_t, step, 48);
-FREEZE(sizeof(vescomm_gpu_adamw_options_t) == 56);
+MEMBER(vescomm_gpu_adamw_options_t, parameter_type, 56);
+MEMBER(vescomm_gpu_adamw_options_t, stochastic, 60);
+MEMBER(vescomm_gpu_adamw_options_t, random_stream, 64);
+MEMBER(vescomm_gpu_adamw_options_t, random_first, 72);
+FREEZE(sizeof(vescomm_gpu_adamw_options_t) == 80);
 FREEZE(VESCOMM_GPU_SUM_WORDS == 22);
 
 /* Functions that no other test calls from C. */

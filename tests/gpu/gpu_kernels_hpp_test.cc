@@ -4,6 +4,7 @@
 // gpu_kernels.hpp: results, and arguments that are refused before the call, on the test double.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -77,6 +78,29 @@ TEST(GpuKernelsHpp, AClippedStepOfTwoRanks) {
     EXPECT_EQ(take_violations(), "");
 }
 
+// A step of 2^-10 from 1, of which a bf16 is 2^-8 away below.
+TEST(GpuKernelsHpp, AStepInTheTypeOfTheParameters) {
+    Device device(0);
+    const vescomm_gpu_piece_t all[] = {{0, 0, 4096}};
+    const gpu::ConstArray gradients(device.upload(Floats(4096, 1)), 4096);
+    auto options = vescomm_gpu_adamw_options_init();
+    options.learning_rate = 0x1p-10;
+    options.weight_decay = 0;
+    for (const int stochastic : {0, 1}) {
+        options.stochastic = stochastic;
+        options.random_stream = 3;
+        const gpu::Array parameters(device.upload(Bits(4096, 0x3f80)), 4096, VESCOMM_BF16);
+        const gpu::Array m(device.array<float>(4096), 4096), v(device.array<float>(4096), 4096);
+        gpu::adamw(parameters, gradients, m, v, options, nullptr, all, device.stream);
+        const Bits after = device.read(parameters.as<std::uint16_t>(), 4096);
+        const auto below = std::count(after.begin(), after.end(), 0x3f7f);
+        EXPECT_EQ(below + std::count(after.begin(), after.end(), 0x3f80), 4096);
+        // A quarter, with a deviation of 28.
+        EXPECT_NEAR(static_cast<double>(below), stochastic ? 1024 : 0, stochastic ? 170 : 0);
+    }
+    EXPECT_EQ(take_violations(), "");
+}
+
 TEST(GpuKernelsHpp, CodesOfIntegersAreExact) {
     Device device(0);
     const Floats values = {127, -127, 1, 0, 254, 2};
@@ -135,6 +159,8 @@ TEST(GpuKernelsHpp, ArraysThatAreTooShortAreRefusedBeforeTheCall) {
                    "scales has elements of type 7");
     expect_refused([&] { gpu::adamw(four, four, one, four, options, nullptr, all, stream); },
                    "4 elements from 0 on, and m has 1");
+    expect_error([&] { gpu::adamw(bytes, four, four, four, options, nullptr, all, stream); },
+                 VESCOMM_ERROR_INVALID_ARGUMENT, "the type is i8");
     expect_refused([&] { gpu::adamw(four, words, four, four, options, nullptr, all, stream); },
                    "gradients has elements of type 13");
     expect_error([&] { gpu::zero(four, negative, stream); }, VESCOMM_ERROR_INVALID_ARGUMENT, "-1");

@@ -106,6 +106,19 @@ TEST(KernelCalls, TheDoubleFindsFreedMemoryAndOverruns) {
     EXPECT_OK(vescomm_gpu_zero(memory, VESCOMM_F32, &four, 1, device.stream));
     gpu_double::cudaDeviceSynchronize();
     EXPECT_THAT_VIOLATION("kernel_2_zero writes bytes 0 to 16 of allocation .* of 12 bytes");
+    auto *floats = device.upload(std::vector<float>(8));
+    auto options = vescomm_gpu_adamw_options_init();
+    options.parameter_type = VESCOMM_BF16;
+    const auto step = [&](std::int64_t count) {
+        const vescomm_gpu_piece_t piece = {0, 0, count};
+        EXPECT_OK(vescomm_gpu_adamw(memory, floats, floats, floats, &options, nullptr, &piece, 1,
+                                    device.stream));
+        gpu_double::cudaDeviceSynchronize();
+    };
+    step(6);
+    EXPECT_EQ(take_violations(), "");
+    step(7);
+    EXPECT_THAT_VIOLATION("adamw_narrow writes bytes 0 to 14 of allocation .* of 12 bytes");
     ASSERT_EQ(cudaFree(memory), 0);
     EXPECT_OK(vescomm_gpu_zero(memory, VESCOMM_U8, &four, 1, device.stream));
     gpu_double::cudaDeviceSynchronize();
@@ -209,6 +222,17 @@ TEST(KernelCalls, WrongArgumentsAreNamed) {
     options.step = 1;
     options.beta2 = 1;
     EXPECT_INVALID(vescomm_gpu_adamw(a, a, a, a, &options, nullptr, &four, 1, stream), "beta2 is");
+    options.beta2 = 0.9;
+    options.parameter_type = VESCOMM_F64;
+    EXPECT_INVALID(vescomm_gpu_adamw(a, a, a, a, &options, nullptr, &four, 1, stream),
+                   "the type is f64; it must be f32, bf16 or f16");
+    options.parameter_type = 0;
+    options.stochastic = 1;
+    EXPECT_INVALID(vescomm_gpu_adamw(a, a, a, a, &options, nullptr, &four, 1, stream),
+                   "stochastic is not 0, but the parameters are f32");
+    options.parameter_type = VESCOMM_BF16;
+    EXPECT_INVALID(vescomm_gpu_adamw(bytes + 1, a, a, a, &options, nullptr, &four, 1, stream),
+                   "parameters is not aligned to its elements of 2 bytes");
     EXPECT_INVALID(vescomm_gpu_adamw(a, a, a, a, nullptr, nullptr, &four, 1, stream),
                    "options is NULL");
     EXPECT_EQ(launches(), before);

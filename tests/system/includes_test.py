@@ -51,6 +51,8 @@ FILES = {
              "libvescomm/execute/adamw_constants.h", "libvescomm/execute/loops/adamw_element.h",
              "libvescomm/execute/loops/clip.h", "libvescomm/execute/loops/codes.h",
              "libvescomm/execute/loops/elements.h", "libvescomm/execute/loops/exact_digits.h",
+             "libvescomm/execute/loops/random_bits.h",
+             "libvescomm/execute/loops/stochastic_rounding.h",
              "libvescomm/gpu/cuda_functions.h", "libvescomm/gpu/gpu_libraries.h"},
     "train_gpt": {"libvescomm/execute/isa.h"},
 }

@@ -196,11 +196,12 @@ def adamw(
     clip: Any = None,
     stream: Any = None,
 ) -> None:
-    """Makes one AdamW step on f32 arrays, in the order of operations of PyTorch's fused AdamW.
+    """Makes one AdamW step in f32, in the order of operations of PyTorch's fused AdamW.
 
     Args:
-        parameters, m, v: the target of the pieces.
-        gradients: the source of the pieces; unchanged.
+        parameters: the target of the pieces, f32, bf16 or f16; rounded to the nearest.
+        m, v: f32, the target of the pieces.
+        gradients: f32, the source of the pieces; unchanged.
         step: counted from 1.
         gradient_scale: multiplies every gradient first, without clip.
         clip: a result of clip_factor(), whose factor replaces gradient_scale; if it says skip,

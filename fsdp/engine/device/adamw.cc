@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fsdp/engine/device/adamw.h"
 
+#include <span>
+
 #include "fsdp/optimizers/settings.h"
 #include "vescomm/gpu_kernels.h"
 #include "vescomm/vescomm.hpp"
@@ -13,7 +15,10 @@ bool has_kernel(const Group &group) {
     return group.kind.step == vescomm_optimizer_get_adamw()->step;
 }
 
-void update(const Group &group, const vescomm_optimizer_run_t &run, Streams &streams) {
+namespace {
+
+vescomm_gpu_adamw_options_t options_of(const Group &group, const vescomm_optimizer_run_t &run,
+                                       vescomm_type_t type) {
     const auto settings = read_settings(static_cast<const void *>(group.settings.data()),
                                         vescomm_adamw_settings_init());
     vescomm_gpu_adamw_options_t options = vescomm_gpu_adamw_options_init();
@@ -24,11 +29,33 @@ void update(const Group &group, const vescomm_optimizer_run_t &run, Streams &str
     options.epsilon = settings.epsilon;
     options.weight_decay = settings.weight_decay;
     options.step = run.step;
-    const vescomm_gpu_piece_t all = {0, 0, run.elements};
+    options.parameter_type = type;
+    return options;
+}
+
+void launch(const vescomm_optimizer_run_t &run, const vescomm_gpu_adamw_options_t &options,
+            std::int64_t first, std::int64_t count, cuda::Stream stream) {
+    const vescomm_gpu_piece_t piece = {first, first, count};
     check(vescomm_gpu_adamw(run.master, run.gradient, static_cast<float *>(run.state[0]),
-                            static_cast<float *>(run.state[1]), &options, nullptr, &all, 1,
-                            streams.reduce()));
+                            static_cast<float *>(run.state[1]), &options, nullptr, &piece, 1,
+                            stream));
+}
+
+}  // namespace
+
+void update(const Group &group, const vescomm_optimizer_run_t &run, const NarrowMasters &masters,
+            Streams &streams) {
+    vescomm_gpu_adamw_options_t options = options_of(group, run, masters.type());
     streams.write_masters();
+    if (!masters.narrow()) return launch(run, options, 0, run.elements, streams.reduce());
+    options.stochastic = masters.stochastic() ? 1 : 0;
+    // Padding between pieces stays zero. Each parameter has random bits of its own, numbered from
+    // its first element on.
+    for (const vescomm_optimizer_piece_t &piece : std::span(run.pieces, run.piece_count)) {
+        if (masters.stochastic()) options.random_stream = masters.stream(piece.parameter, run.step);
+        options.random_first = static_cast<std::uint64_t>(piece.first - piece.offset);
+        launch(run, options, piece.offset, piece.elements, streams.reduce());
+    }
 }
 
 }  // namespace vescomm::fsdp::device

@@ -7,7 +7,6 @@
 #include "fsdp/engine/device/adamw.h"
 #include "fsdp/engine/device/cuda.h"
 #include "fsdp/error.h"
-#include "planner/formats/element_types.h"
 #include "vescomm/gpu_kernels.h"
 
 namespace vescomm::fsdp::device {
@@ -30,10 +29,6 @@ void require_options(const Spec &spec, const ModelPlan &plan) {
             refuse_on_device("replicated parameters are", "leave out VESCOMM_FSDP_REPLICATED");
         if (bucket.sums_quantised()) refuse_on_device("sums in 8 bits are", "set reduce_type to 0");
     }
-    if (spec.options().master_type != VESCOMM_F32)
-        refuse_on_device(
-            fmt::format("masters in {} are", formats::name_of(spec.options().master_type)),
-            "set master_type to VESCOMM_F32");
     if (!spec.offload_folder().empty())
         refuse_on_device("masters in files are", "set offload_folder to NULL");
     if (spec.options().offload_to_host != 0) return;  // every optimizer runs on the host

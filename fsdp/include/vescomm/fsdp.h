@@ -213,9 +213,8 @@ typedef struct vescomm_fsdp_spec_options {
      *  bytes an element. Optimizers compute in f32: they get an f32 copy of a part of the masters,
      *  which is rounded after the step, see master_rounding. Initial values, and values of a
      *  checkpoint in another type, are rounded to the nearest. With bf16 and f16 each parameter is
-     *  gathered in f32 or the type of masters, and the engine is in host memory; other types, and
-     *  VESCOMM_FSDP_DEVICE, are errors. f16 has no number beyond 65504: larger values
-     *  become infinite, from 65520 on in all cases. 0: f32. */
+     *  gathered in f32 or the type of masters; other types are errors. f16 has no number beyond
+     *  65504: larger values become infinite, from 65520 on in all cases. 0: f32. */
     vescomm_type_t master_type;
     /** With a master_type of bf16 or f16. 0: VESCOMM_FSDP_ROUND_STOCHASTIC. */
     vescomm_fsdp_rounding_t master_rounding;

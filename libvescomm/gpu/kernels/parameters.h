@@ -62,6 +62,14 @@ struct AdamW {
     vescomm_adamw_t step;
 };
 
+// Parameters in the type of the target: bf16 or f16.
+struct NarrowAdamW {
+    AdamW adamw;
+    std::uint64_t random_stream;
+    std::uint64_t random_first;  // number of element 0 of the target in the stream
+    std::int32_t stochastic;  // 0: rounds to the nearest
+};
+
 struct Quantise {
     const void *from;
     std::uint8_t *codes;
@@ -119,6 +127,7 @@ struct PeerGather {
 };
 
 static_assert(sizeof(PeerReduce) <= 4096 && sizeof(PeerGather) <= 4096);
-static_assert(sizeof(AdamW) <= 4096 && sizeof(Elementwise) <= 4096 && sizeof(Squares) <= 4096);
+static_assert(sizeof(NarrowAdamW) <= 4096 && sizeof(Elementwise) <= 4096 &&
+              sizeof(Squares) <= 4096);
 
 }  // namespace vescomm::internal::gpu_kernel

@@ -6,7 +6,7 @@
  * and its FSDP engine on host memory.
  *
  * This interface is experimental and may change. The kernels have been tested on an H100 and
- * an H200.
+ * an H200, but for AdamW on bf16 and f16.
  *
  * A library that was built where nvcc was found has the kernels. Otherwise VESCOMM_GPU_KERNELS
  * names a file with kernels that was built elsewhere; without one, the calls return
@@ -228,24 +228,33 @@ typedef struct vescomm_gpu_adamw_options {
     double epsilon; /**< finite, 0 or more */
     double weight_decay; /**< finite, 0 or more */
     int64_t step; /**< counted from 1 */
+    vescomm_type_t parameter_type; /**< f32, bf16 or f16. 0: f32 */
+    /** With parameters in bf16 or f16. Not 0: they are rounded stochastically, as masters of the
+     *  FSDP engine are, by 16 random bits for each element, which are a function of the next two
+     *  members. 0: to the nearest, ties to even. */
+    int32_t stochastic;
+    uint64_t random_stream; /**< another one for each step, such as seed + step */
+    uint64_t random_first; /**< number in the stream of element 0 of the parameters, modulo 2^64 */
 } vescomm_gpu_adamw_options_t;
 
 /** Returns the struct with struct_size set, no scaling, learning rate 1e-3, betas 0.9 and 0.999,
- *  epsilon 1e-8, weight decay 1e-2, and step 1. Since: 0.1 */
+ *  epsilon 1e-8, weight decay 1e-2, step 1, and parameters in f32. Since: 0.1 */
 static inline vescomm_gpu_adamw_options_t vescomm_gpu_adamw_options_init(void) {
     vescomm_gpu_adamw_options_t options = {
-        sizeof(vescomm_gpu_adamw_options_t), 1.0f, 1e-3, 0.9, 0.999, 1e-8, 1e-2, 1};
+        sizeof(vescomm_gpu_adamw_options_t), 1.0f, 1e-3, 0.9, 0.999, 1e-8, 1e-2, 1, 0, 0, 0, 0};
     return options;
 }
 
 /**
- * Makes one AdamW step on the elements of pieces, all f32: the order of operations of PyTorch's
- * fused AdamW and of vescomm's FSDP engine. The result of an element depends on that element alone.
- * A captured graph keeps the settings, also the number of the step.
+ * Makes one AdamW step on the elements of pieces, in f32: the order of operations of PyTorch's
+ * fused AdamW and of vescomm's FSDP engine. Parameters in bf16 or f16 are widened before and
+ * rounded afterwards. The result of an element depends on that element alone, and with stochastic
+ * rounding on its number in the stream. A captured graph keeps the settings, also the number of the
+ * step and the stream.
  *
- * @param parameters  [in,out] the target of the pieces.
- * @param gradients   the source of the pieces; unchanged.
- * @param m, v        [in,out] the moments, at the target of the pieces.
+ * @param parameters  [in,out] the target of the pieces, in parameter_type.
+ * @param gradients   the source of the pieces, f32; unchanged.
+ * @param m, v        [in,out] the moments, f32, at the target of the pieces.
  * @param options     host memory, borrowed for the call.
  * @param clip        device address of a result of vescomm_gpu_clip_factor(): its factor replaces
  *                    gradient_scale, and with its `skip` nothing changes. NULL: none.
@@ -253,7 +262,7 @@ static inline vescomm_gpu_adamw_options_t vescomm_gpu_adamw_options_init(void) {
  *
  * Collective: no.  Blocking: no.  Threads: safe.  Cost: one pass over the four arrays.  Since: 0.1
  */
-VESCOMM_API vescomm_status_t vescomm_gpu_adamw(float *parameters, const float *gradients, float *m,
+VESCOMM_API vescomm_status_t vescomm_gpu_adamw(void *parameters, const float *gradients, float *m,
                                                float *v, const vescomm_gpu_adamw_options_t *options,
                                                const vescomm_gpu_clip_t *clip,
                                                const vescomm_gpu_piece_t *pieces,

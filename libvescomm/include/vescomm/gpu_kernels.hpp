@@ -152,12 +152,12 @@ inline void dequantise(Array target, ConstArray codes, ConstArray scales, std::i
                                  target.elements, block, stream));
 }
 
-// All four arrays are f32. `clip`: a device address, or nullptr.
+// The parameters are f32, bf16 or f16: their type replaces `parameter_type` of the options. The
+// other arrays are f32. `clip`: a device address, or nullptr.
 inline void adamw(Array parameters, ConstArray gradients, Array m, Array v,
                   const vescomm_gpu_adamw_options_t &options, const vescomm_gpu_clip_t *clip,
                   Pieces pieces, void *stream = nullptr) {
     const char *function = "gpu::adamw";
-    detail::require_type(function, "parameters", parameters, VESCOMM_F32);
     detail::require_type(function, "gradients", gradients, VESCOMM_F32);
     detail::require_type(function, "m", m, VESCOMM_F32);
     detail::require_type(function, "v", v, VESCOMM_F32);
@@ -165,9 +165,10 @@ inline void adamw(Array parameters, ConstArray gradients, Array m, Array v,
     detail::require_source(function, gradients, pieces, "gradients");
     detail::require_target(function, m, pieces, "m");
     detail::require_target(function, v, pieces, "v");
-    check(vescomm_gpu_adamw(static_cast<float *>(parameters.data),
-                            static_cast<const float *>(gradients.data),
-                            static_cast<float *>(m.data), static_cast<float *>(v.data), &options,
+    vescomm_gpu_adamw_options_t typed = options;
+    typed.parameter_type = parameters.type;
+    check(vescomm_gpu_adamw(parameters.data, static_cast<const float *>(gradients.data),
+                            static_cast<float *>(m.data), static_cast<float *>(v.data), &typed,
                             clip, pieces.data(), detail::count(pieces), stream));
 }
 

@@ -4,6 +4,8 @@
 // Units of experts on device memory: the bits of host memory.
 #include "fsdp/experts.h"
 
+#include <utility>
+
 #include "fsdp/device/training.h"
 
 namespace vescomm::fsdp::testing {
@@ -109,8 +111,10 @@ void expect_as_on_host(int ranks, const std::string &preset, vescomm_fsdp_spec_o
                        int micro_batches = 1) {
     SCOPED_TRACE(::testing::Message() << ranks << " ranks, " << preset << ", expert_ranks "
                                       << options.expert_ranks << ", slots " << options.slots);
+    const int offload = std::exchange(options.offload_to_host, 0);
     const Outcomes host = train(ranks, preset, options, micro_batches);
     options.memory = VESCOMM_FSDP_DEVICE;
+    options.offload_to_host = offload;
     EXPECT_EQ(train(ranks, preset, options, micro_batches), host);
     EXPECT_EQ(gpu_double::take_violations(), "");
     EXPECT_EQ(gpu_double::live_communicators(), 0);
@@ -127,6 +131,17 @@ TEST(DeviceExperts, AreGatheredInEightBits) {
     vescomm_fsdp_spec_options_t options = mixture_options(2);
     options.gather_type = VESCOMM_I8;
     expect_as_on_host(4, "zero3", options);
+}
+
+TEST(DeviceExperts, HaveNarrowMasters) {
+    for (const int offload : {0, 1}) {
+        vescomm_fsdp_spec_options_t options = mixture_options(2);
+        options.compute_type = options.master_type = VESCOMM_BF16;
+        options.gradient_type = VESCOMM_F32;
+        options.seed = 5;
+        options.offload_to_host = offload;
+        expect_as_on_host(4, "zero3", options);
+    }
 }
 
 TEST(DeviceExperts, AreAveragedAsOnTheHost) {

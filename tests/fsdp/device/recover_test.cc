@@ -22,9 +22,10 @@ vescomm_fsdp_spec_options_t with_copies(bool offload = false) {
     return options;
 }
 
-std::vector<float> alone(int steps) {
-    return train_on(1, odd_model(), "zero3", vescomm_fsdp_spec_options_init(), {.steps = steps})
-        .parameters;
+// The parameters after training on one rank, on host memory.
+std::vector<float> alone(int steps, vescomm_fsdp_spec_options_t options) {
+    options.partner_copy = options.offload_to_host = 0;
+    return train_on(1, odd_model(), "zero3", options, {.steps = steps}).parameters;
 }
 
 struct Death {
@@ -72,7 +73,7 @@ void die(const Death &death,
 
 // Expects that the survivors go on without losing a step.
 void expect_recovery(const Death &death) {
-    const std::vector<float> expected = alone(3);
+    const std::vector<float> expected = alone(3, death.options);
     die(death, [&](Engine &engine, Communicator &survivors, gpu_double::Device &device) {
         const std::string preset =
             death.preset_of_survivors.empty() ? death.preset : death.preset_of_survivors;
@@ -116,6 +117,17 @@ TEST(DeviceRecovery, WorksWithOffloadAndWithOtherPresets) {
     vescomm_fsdp_spec_options_t without_copies = with_copies();
     without_copies.partner_copy = 0;
     expect_recovery({.ranks = 3, .victims = {0, 2}, .preset = "ddp", .options = without_copies});
+}
+
+// Host and kernels round with the same random bits.
+TEST(DeviceRecovery, KeepsNarrowMasters) {
+    for (const vescomm_type_t type : {VESCOMM_BF16, VESCOMM_F16})
+        for (const bool offload : {false, true}) {
+            vescomm_fsdp_spec_options_t options = with_copies(offload);
+            options.compute_type = options.master_type = type;
+            options.gradient_type = VESCOMM_F32;
+            expect_recovery({.options = options});
+        }
 }
 
 TEST(DeviceRecovery, LoadsTheCheckpointWithoutCopies) {

@@ -23,7 +23,8 @@ float as_float(std::uint32_t bits) {
 
 // The random bits of one element.
 constexpr std::uint32_t rounding_bits(std::uint64_t of, std::uint64_t element) {
-    return static_cast<std::uint32_t>(rounding_word(of, element / 4) >> (element % 4 * 16)) &
+    return static_cast<std::uint32_t>(internal::random_word(of, element / 4) >>
+                                      (element % 4 * 16)) &
            0xffff;
 }
 
@@ -180,9 +181,18 @@ TEST(RoundingStream, DiffersBetweenKeysAndSteps) {
         EXPECT_NE(rounding_stream(key, step), rounding_stream(key, step + 1));
     }
     // Fixed, so that a training can be repeated with a later version.
-    EXPECT_EQ(rounding_stream(1, 1), mix_bits(mix_bits(1 ^ 0x726f756e64) + stream_gamma));
-    EXPECT_EQ(rounding_bits(0, 0), mix_bits(stream_gamma) & 0xffff);
-    EXPECT_EQ(rounding_bits(0, 7), mix_bits(2 * stream_gamma) >> 48);
+    EXPECT_EQ(rounding_stream(1, 1),
+              internal::mix_bits(internal::mix_bits(1 ^ 0x726f756e64) + internal::stream_gamma));
+    EXPECT_EQ(rounding_bits(0, 0), internal::mix_bits(internal::stream_gamma) & 0xffff);
+    EXPECT_EQ(rounding_bits(0, 7), internal::mix_bits(2 * internal::stream_gamma) >> 48);
+}
+
+// As kernels on device memory read them.
+TEST(RoundingStream, HasTheBitsOfFourElementsFromAnyOneOn) {
+    for (std::uint64_t first = 0; first < 20; ++first)
+        for (std::uint64_t k = 0; k < 4; ++k)
+            EXPECT_EQ(internal::random_bits(stream, first) >> (16 * k) & 0xffff,
+                      rounding_bits(stream, first + k));
 }
 
 INSTANTIATE_TEST_SUITE_P(Isa, RoundF16, ::testing::Range(0, internal::supported_isas()));

@@ -92,6 +92,10 @@ inline Accesses accesses_of(const gpu_kernel::AdamW &p) {
     return all;
 }
 
+inline Accesses accesses_of(const gpu_kernel::NarrowAdamW &p) {
+    return accesses_of(p.adamw);
+}
+
 inline std::int64_t scale_count(std::int64_t count, std::int64_t block) {
     return (count + block - 1) / block;
 }
@@ -188,6 +192,9 @@ inline void move_to_host(gpu_kernel::AdamW &p) {
     move_to_host(p.m);
     move_to_host(p.v);
     move_to_host(p.clip);
+}
+inline void move_to_host(gpu_kernel::NarrowAdamW &p) {
+    move_to_host(p.adamw);
 }
 inline void move_to_host(gpu_kernel::Quantise &p) {
     move_to_host(p.from);

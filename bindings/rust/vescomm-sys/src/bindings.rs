@@ -1143,11 +1143,15 @@ pub struct vescomm_gpu_adamw_options {
     pub epsilon: f64,
     pub weight_decay: f64,
     pub step: i64,
+    pub parameter_type: vescomm_type_t,
+    pub stochastic: i32,
+    pub random_stream: u64,
+    pub random_first: u64,
 }
 pub type vescomm_gpu_adamw_options_t = vescomm_gpu_adamw_options;
 extern "C" {
     pub fn vescomm_gpu_adamw(
-        parameters: *mut f32,
+        parameters: *mut ::std::os::raw::c_void,
         gradients: *const f32,
         m: *mut f32,
         v: *mut f32,

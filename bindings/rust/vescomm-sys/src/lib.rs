@@ -79,6 +79,10 @@ pub fn vescomm_gpu_adamw_options_init() -> vescomm_gpu_adamw_options_t {
         epsilon: 1e-8,
         weight_decay: 1e-2,
         step: 1,
+        parameter_type: 0,
+        stochastic: 0,
+        random_stream: 0,
+        random_first: 0,
     }
 }
 

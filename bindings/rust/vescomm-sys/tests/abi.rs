@@ -221,7 +221,8 @@ fn rust_layouts() -> BTreeMap<&'static str, StructLayout> {
         vescomm_gpu_piece { target, source, count }
         vescomm_gpu_clip { norm, factor, skip }
         vescomm_gpu_adamw_options {
-            struct_size, gradient_scale, learning_rate, beta1, beta2, epsilon, weight_decay, step
+            struct_size, gradient_scale, learning_rate, beta1, beta2, epsilon, weight_decay, step,
+            parameter_type, stochastic, random_stream, random_first
         }
         vescomm_planner_tensor {
             struct_size, dimensions, name, shape, block_rows, batch_dimensions, reserved, alignment

@@ -286,7 +286,7 @@ pub unsafe fn adamw(
     let (first, count) = raw(pieces);
     // SAFETY: promised by the caller; the pieces are elements of the views.
     call(|| unsafe {
-        let (parameters, gradients) = (views.parameters.as_mut_ptr(), views.gradients.as_mut_ptr());
+        let (parameters, gradients) = (views.parameters.as_void(), views.gradients.as_mut_ptr());
         let (m, v, stream) = (views.m.as_mut_ptr(), views.v.as_mut_ptr(), stream.as_raw());
         sys::vescomm_gpu_adamw(parameters, gradients, m, v, &options, clip, first, count, stream)
     })
