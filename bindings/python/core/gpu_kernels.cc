@@ -152,9 +152,13 @@ void dequantise(nb::handle target, nb::handle codes, nb::handle scales, Integer 
     launch([&] { gpu::dequantise(to, from, of_blocks, block, stream.pointer()); });
 }
 
+// Stream, and number of element 0 of the parameters.
+using RandomBits = std::optional<std::tuple<std::uint64_t, std::uint64_t>>;
+
 void adamw(nb::handle parameters, nb::handle gradients, nb::handle m, nb::handle v, Integer step,
            double learning_rate, double beta1, double beta2, double epsilon, double weight_decay,
-           float gradient_scale, nb::handle clip, const GivenPieces &pieces, Integer stream) {
+           float gradient_scale, nb::handle clip, const RandomBits &random,
+           const GivenPieces &pieces, Integer stream) {
     Arrays arrays;
     const gpu::Array to = arrays.read(parameters, "parameters");
     const gpu::Array from = arrays.read(gradients, "gradients");
@@ -167,6 +171,10 @@ void adamw(nb::handle parameters, nb::handle gradients, nb::handle m, nb::handle
     options.epsilon = epsilon;
     options.weight_decay = weight_decay;
     options.step = step;
+    if (random) {
+        options.stochastic = 1;
+        std::tie(options.random_stream, options.random_first) = *random;
+    }
     const auto *factor = static_cast<const vescomm_gpu_clip_t *>(
         arrays.read_bytes(clip, "clip", sizeof(vescomm_gpu_clip_t)));
     const auto all = pieces_of(pieces, to.elements);
@@ -188,7 +196,7 @@ void define_gpu_kernels(nb::module_ &module) {
     module.def("gpu_quantise", quantise);
     module.def("gpu_dequantise", dequantise);
     module.def("gpu_adamw", adamw, arg(), arg(), arg(), arg(), arg(), arg(), arg(), arg(), arg(),
-               arg(), arg(), arg().none(), arg().none(), arg());
+               arg(), arg(), arg().none(), arg().none(), arg().none(), arg());
     module.def("gpu_sum_words", [] { return VESCOMM_GPU_SUM_WORDS; });
     module.def("gpu_clip_bytes", [] { return sizeof(vescomm_gpu_clip_t); });
 }

@@ -194,18 +194,22 @@ def adamw(
     weight_decay: float = 1e-2,
     gradient_scale: float = 1.0,
     clip: Any = None,
+    random: Optional[tuple[int, int]] = None,
     stream: Any = None,
 ) -> None:
     """Makes one AdamW step in f32, in the order of operations of PyTorch's fused AdamW.
 
     Args:
-        parameters: the target of the pieces, f32, bf16 or f16; rounded to the nearest.
+        parameters: the target of the pieces, f32, bf16 or f16.
         m, v: f32, the target of the pieces.
         gradients: f32, the source of the pieces; unchanged.
         step: counted from 1.
         gradient_scale: multiplies every gradient first, without clip.
         clip: a result of clip_factor(), whose factor replaces gradient_scale; if it says skip,
             nothing changes.
+        random: with bf16 and f16: they are rounded stochastically, with the random bits of a stream
+            (another one in each step, such as seed + step). The second number is that of element 0
+            of the parameters in the stream. None: they are rounded to the nearest.
 
     Collective: no.  Blocking: no.  Threads: safe.  Since: 0.1
     """
@@ -222,6 +226,7 @@ def adamw(
         weight_decay,
         gradient_scale,
         clip,
+        None if random is None else (random[0] % 2**64, random[1] % 2**64),
         pieces,
         _address(stream),
     )

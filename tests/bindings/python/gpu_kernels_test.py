@@ -16,6 +16,7 @@ C_TYPES = {
     vescomm.I64: ctypes.c_int64,
     vescomm.I8: ctypes.c_int8,
     vescomm.U8: ctypes.c_uint8,
+    vescomm.BF16: ctypes.c_uint16,  # the bits
 }
 
 
@@ -104,6 +105,29 @@ class Kernels(unittest.TestCase):
             gpu.adamw(masters, gradients, m, v, [(1, 0, 1)], step=2)
             self.assertEqual(read(masters)[0], before[0])
             self.assertNotEqual(read(masters)[1], before[1])
+
+        self.run_on_device(body)
+
+    def test_adamw_rounds_bf16(self):
+        def body(make):
+            # A step of 2^-10 from 1, of which a bf16 is 2^-8 away below.
+            def steps_below(random):
+                masters = make([0x3F80] * 4096, vescomm.BF16)
+                gradients, m, v = make([1.0] * 4096), make([0.0] * 4096), make([0.0] * 4096)
+                gpu.adamw(masters, gradients, m, v, step=1, learning_rate=2**-10, weight_decay=0,
+                          random=random)
+                values = read(masters)
+                self.assertEqual(values.count(0x3F80) + values.count(0x3F7F), 4096)
+                return [value == 0x3F7F for value in values]
+
+            self.assertEqual(sum(steps_below(None)), 0)
+            first = steps_below((7, 0))
+            self.assertAlmostEqual(sum(first), 1024, delta=170)
+            self.assertEqual(steps_below((7 - 2**64, 0)), first)
+            self.assertNotEqual(steps_below((8, 0)), first)
+            self.assertEqual(steps_below((7, 100))[:-100], first[100:])
+            with self.assertRaisesRegex(vescomm.InvalidArgumentError, "the parameters are f32"):
+                gpu.adamw(*[make([1.0])] * 4, step=1, random=(1, 0))
 
         self.run_on_device(body)
 

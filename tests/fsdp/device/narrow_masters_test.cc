@@ -71,6 +71,9 @@ TEST_P(DeviceNarrowMasters, HaveTheBitsOfTheHostWithOtherOptions) {
     Options options = narrow();
     options.compute_type = VESCOMM_F32;
     expect_as_on_host(3, "zero3", options);
+    options = narrow();
+    options.keep_gathered = options.keep_gradients = 1;
+    expect_as_on_host(3, "zero3", options);
     for (const vescomm_type_t code : {VESCOMM_I8, VESCOMM_F8E4M3})
         for (const char *preset : {"zero3", "hpz:2"}) {
             options = narrow();

@@ -16,7 +16,7 @@ use vescomm_sys as sys;
 
 mod arguments;
 
-pub use arguments::{AdamW, AdamWViews, Clip, Piece, SUM_WORDS};
+pub use arguments::{AdamW, AdamWViews, Clip, Piece, RandomBits, SUM_WORDS};
 
 use arguments::{blocks, check_least, check_source, check_target, raw};
 
@@ -260,14 +260,15 @@ pub unsafe fn dequantise<T: Element, C: Element>(
 /// # Safety
 ///
 /// The current device is that of the views and of the stream.
-pub unsafe fn adamw(
-    views: AdamWViews<'_>,
+pub unsafe fn adamw<P: Element>(
+    views: AdamWViews<'_, P>,
     settings: &AdamW,
     clip: Option<View<'_, Clip>>,
     pieces: &[Piece],
     stream: Stream,
 ) -> Result<()> {
-    for (name, view) in [("parameters", views.parameters), ("m", views.m), ("v", views.v)] {
+    check_target("adamw", "parameters", views.parameters, pieces)?;
+    for (name, view) in [("m", views.m), ("v", views.v)] {
         check_target("adamw", name, view, pieces)?;
     }
     check_source("adamw", "gradients", views.gradients, pieces)?;
@@ -282,6 +283,12 @@ pub unsafe fn adamw(
     options.epsilon = settings.epsilon;
     options.weight_decay = settings.weight_decay;
     options.step = settings.step;
+    options.parameter_type = P::TYPE as i32;
+    if let Some(random) = settings.random {
+        options.stochastic = 1;
+        options.random_stream = random.stream;
+        options.random_first = random.first;
+    }
     let clip = clip.map_or(null(), |clip| clip.as_mut_ptr().cast());
     let (first, count) = raw(pieces);
     // SAFETY: promised by the caller; the pieces are elements of the views.

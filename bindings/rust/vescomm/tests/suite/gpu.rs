@@ -4,7 +4,7 @@
 //! Device memory on the test double of CUDA and NCCL: results, and views. Ranks are threads, each
 //! with a device. Without GPU_DOUBLE_FOLDER nothing is tested.
 
-use vescomm::gpu::kernels::{self, AdamW, AdamWViews, Clip, Piece, SUM_WORDS};
+use vescomm::gpu::kernels::{self, AdamW, AdamWViews, Clip, Piece, RandomBits, SUM_WORDS};
 use vescomm::gpu::{self, Buffer, BufferOptions, CommOptions, Memory, Placement, Stream};
 use vescomm::{Bf16, Communicator, Error, Layout, Op, Tensor, Type};
 
@@ -327,6 +327,41 @@ fn kernels_make_a_clipped_step_of_two_ranks() {
         // The first step of a gradient that is not zero is the learning rate.
         let after = cuda.read(parameters);
         assert!(after[0] == 1.0 && (after[1] - 0.75).abs() < 1e-6, "{after:?}");
+    });
+}
+
+/// A step of 2^-10 from 1, of which a bf16 is 2^-8 away below.
+#[test]
+fn kernels_round_bf16_stochastically() {
+    device_ranks(1, &CommOptions::default(), |device, _, cuda| {
+        let memory = Memory::new(device, 65536).unwrap();
+        let (below, one) = (Bf16::from_bits(0x3f7f), Bf16::from_bits(0x3f80));
+        let parameters = memory.view::<Bf16>(0, 4096).unwrap();
+        let floats = |place| memory.view::<f32>(place, 4096).unwrap();
+        let (gradients, m, v) = (floats(8192), floats(24576), floats(40960));
+        let mut settings = AdamW::default();
+        settings.learning_rate = 1.0 / 1024.0;
+        settings.weight_decay = 0.0;
+        for (random, expected) in
+            [(None, 0..=0), (Some(RandomBits { stream: 7, first: 0 }), 854..=1194)]
+        {
+            settings.random = random;
+            cuda.write(parameters, &[one; 4096]);
+            cuda.write(gradients, &[1.0; 4096]);
+            cuda.write(m, &[0.0; 4096]);
+            cuda.write(v, &[0.0; 4096]);
+            let views = AdamWViews { parameters, gradients, m, v };
+            let all = [Piece { target: 0, source: 0, count: 4096 }];
+            // SAFETY: the device of this thread is that of the communicator.
+            unsafe {
+                kernels::adamw(views, &settings, None, &all, Stream::legacy_default()).unwrap();
+            }
+            device.wait(Stream::legacy_default()).unwrap();
+            let after = cuda.read(parameters);
+            assert!(after.iter().all(|&code| code == below || code == one));
+            let count = after.iter().filter(|&&code| code == below).count();
+            assert!(expected.contains(&count), "{count}");
+        }
     });
 }
 

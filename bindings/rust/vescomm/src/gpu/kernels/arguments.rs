@@ -60,6 +60,17 @@ pub struct AdamW {
     pub weight_decay: f64,
     /// Counted from 1.
     pub step: i64,
+    /// With parameters in bf16 or f16: they are rounded stochastically. `None`: to the nearest.
+    pub random: Option<RandomBits>,
+}
+
+/// Random bits of the elements of an array.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RandomBits {
+    /// Another one in each step, such as seed + step.
+    pub stream: u64,
+    /// Number of element 0 of the parameters in the stream.
+    pub first: u64,
 }
 
 impl Default for AdamW {
@@ -74,6 +85,7 @@ impl Default for AdamW {
             epsilon: raw.epsilon,
             weight_decay: raw.weight_decay,
             step: raw.step,
+            random: None,
         }
     }
 }
@@ -150,9 +162,9 @@ pub(super) fn raw(pieces: &[Piece]) -> (*const sys::vescomm_gpu_piece_t, i64) {
 /// The arrays of an AdamW step: the pieces have their target in `parameters` and in the moments, and
 /// their source in `gradients`.
 #[derive(Clone, Copy, Debug)]
-pub struct AdamWViews<'a> {
-    /// Changed by the step.
-    pub parameters: View<'a, f32>,
+pub struct AdamWViews<'a, P = f32> {
+    /// Changed by the step: f32, bf16 or f16.
+    pub parameters: View<'a, P>,
     /// Not changed.
     pub gradients: View<'a, f32>,
     /// First moments.
