@@ -63,7 +63,7 @@ struct AdamWPieces {
     }
 };
 
-// Parameters in bf16 or f16: a kernel of its own, so that that for f32 keeps its registers.
+// Parameters in bf16 or f16: another kernel, so that the one for f32 needs no more registers.
 struct NarrowAdamWPieces {
     using Parameters = gpu_kernel::NarrowAdamW;
     using Shared = Nothing;
