@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "execute/kernels.h"
-#include "fsdp/engine/device/adamw.h"
+#include "fsdp/engine/device/update.h"
 #include "fsdp/error.h"
 #include "fsdp/spec/group.h"
 
@@ -19,7 +19,7 @@ constexpr std::int64_t divided_elements = std::int64_t{1} << 15;
 // `threads`: that update shards; 0: a device does.
 std::vector<OptimizerRun> runs_for(const Spec &spec, const ModelPlan &plan, int rank, int threads) {
     std::vector<OptimizerRun> runs = make_runs(spec, plan, plan.mesh.position(rank));
-    if (threads == 0) return runs;
+    if (threads == 0) return divide_for_device(std::move(runs), spec);
     std::int64_t elements = threads > 1 ? divided_elements : 0;
     if (spec.options().master_type != VESCOMM_F32) elements = divided_stack_elements;
     return divide_runs(std::move(runs), spec, elements);
@@ -155,10 +155,9 @@ int Optimizer::update(const OptimizerRun &part, float gradient_scale, double lea
     run.step = steps_;
     run.learning_rate_scale = learning_rate_scale;
     run.gradient_scale = gradient_scale;
+    if (streams_ != nullptr) return device::update(group, run, part.matrix, narrow_, *streams_);
     const auto update = part.matrix ? group.kind.matrix : group.kind.step;
-    if (streams_ == nullptr) return update(group.kind.context, group.settings.data(), &run);
-    device::update(group, run, narrow_, *streams_);
-    return 0;
+    return update(group.kind.context, group.settings.data(), &run);
 }
 
 }  // namespace vescomm::fsdp

@@ -119,4 +119,16 @@ std::vector<OptimizerRun> divide_runs(std::vector<OptimizerRun> &&runs, const Sp
     return divided;
 }
 
+std::vector<OptimizerRun> divide_for_device(std::vector<OptimizerRun> &&runs, const Spec &spec) {
+    std::vector<OptimizerRun> divided;
+    for (OptimizerRun &run : runs) {
+        const Group &group = spec.groups()[run.group];
+        if (group.kind.device_matrix == nullptr) divided.push_back(std::move(run));
+        else
+            std::ranges::move(divide_matrices(run, group.block_elements),
+                              std::back_inserter(divided));
+    }
+    return divided;
+}
+
 }  // namespace vescomm::fsdp

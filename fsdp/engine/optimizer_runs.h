@@ -40,4 +40,7 @@ std::vector<OptimizerRun> divide_matrices(const OptimizerRun &run, std::int64_t 
 std::vector<OptimizerRun> divide_runs(std::vector<OptimizerRun> &&runs, const Spec &spec,
                                       std::int64_t elements);
 
+// Divides runs for kinds with device_matrix: matrices only.
+std::vector<OptimizerRun> divide_for_device(std::vector<OptimizerRun> &&runs, const Spec &spec);
+
 }  // namespace vescomm::fsdp

@@ -82,7 +82,9 @@ MEMBER(vescomm_optimizer_kind_t, step, 32);
 MEMBER(vescomm_optimizer_kind_t, default_settings, 40);
 MEMBER(vescomm_optimizer_kind_t, concurrent, 48);
 MEMBER(vescomm_optimizer_kind_t, matrix, 56);
-FREEZE(sizeof(vescomm_optimizer_kind_t) == 64);
+MEMBER(vescomm_optimizer_kind_t, device_step, 64);
+MEMBER(vescomm_optimizer_kind_t, device_matrix, 72);
+FREEZE(sizeof(vescomm_optimizer_kind_t) == 80);
 
 MEMBER(vescomm_adamw_settings_t, struct_size, 0);
 MEMBER(vescomm_adamw_settings_t, learning_rate, 8);

@@ -10,11 +10,6 @@
 
 namespace vescomm::fsdp::device {
 
-// A copy of the kind, such as one with another name, has the same functions.
-bool has_kernel(const Group &group) {
-    return group.kind.step == vescomm_optimizer_get_adamw()->step;
-}
-
 namespace {
 
 vescomm_gpu_adamw_options_t options_of(const Group &group, const vescomm_optimizer_run_t &run,
@@ -43,10 +38,9 @@ void launch(const vescomm_optimizer_run_t &run, const vescomm_gpu_adamw_options_
 
 }  // namespace
 
-void update(const Group &group, const vescomm_optimizer_run_t &run, const NarrowMasters &masters,
-            Streams &streams) {
+void update_by_adamw(const Group &group, const vescomm_optimizer_run_t &run,
+                     const NarrowMasters &masters, Streams &streams) {
     vescomm_gpu_adamw_options_t options = options_of(group, run, masters.type());
-    streams.write_masters();
     if (!masters.narrow()) return launch(run, options, 0, run.elements, streams.reduce());
     options.stochastic = masters.stochastic() ? 1 : 0;
     // Padding between pieces stays zero. Each parameter has random bits of its own, numbered from

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// AdamW on device memory, the one optimizer that has a kernel.
+// AdamW on device memory.
 #pragma once
 
 #include "fsdp/engine/device/streams.h"
@@ -10,12 +10,9 @@
 
 namespace vescomm::fsdp::device {
 
-// True if the optimizer of a group has a kernel.
-bool has_kernel(const Group &group);
-
-// Puts an update of device memory on the reduce stream. The group must have a kernel. `run.master`:
-// the address of masters in the type of `masters`.
-void update(const Group &group, const vescomm_optimizer_run_t &run, const NarrowMasters &masters,
-            Streams &streams);
+// Puts an update of device memory on the reduce stream. The settings of the group are those of
+// AdamW. `run.master`: the address of masters in the type of `masters`.
+void update_by_adamw(const Group &group, const vescomm_optimizer_run_t &run,
+                     const NarrowMasters &masters, Streams &streams);
 
 }  // namespace vescomm::fsdp::device

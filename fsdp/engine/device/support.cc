@@ -4,9 +4,10 @@
 // Zone: set-up.
 #include "fsdp/engine/device/support.h"
 
-#include "fsdp/engine/device/adamw.h"
 #include "fsdp/engine/device/cuda.h"
+#include "fsdp/engine/device/update.h"
 #include "fsdp/error.h"
+#include "planner/formats/element_types.h"
 #include "vescomm/gpu_kernels.h"
 
 namespace vescomm::fsdp::device {
@@ -17,6 +18,16 @@ namespace {
     throw Failure(VESCOMM_ERROR_UNSUPPORTED,
                   fmt::format("{} not supported on device memory; {}, or use VESCOMM_FSDP_HOST",
                               what, advice));
+}
+
+void require_update(const Group &group, vescomm_type_t master_type) {
+    if (!has_update(group))
+        refuse_on_device(fmt::format("optimizer \"{}\" has no device_step and is", group.kind.name),
+                         "use AdamW, set offload_to_host to 1");
+    if (master_type != VESCOMM_F32 && group.kind.device_step != nullptr)
+        refuse_on_device(fmt::format("masters in {} with the device_step of optimizer \"{}\" are",
+                                     formats::name_of(master_type), group.kind.name),
+                         "set master_type to VESCOMM_F32, set offload_to_host to 1");
 }
 
 }  // namespace
@@ -32,10 +43,7 @@ void require_options(const Spec &spec, const ModelPlan &plan) {
     if (!spec.offload_folder().empty())
         refuse_on_device("masters in files are", "set offload_folder to NULL");
     if (spec.options().offload_to_host != 0) return;  // every optimizer runs on the host
-    for (const Group &group : spec.groups())
-        if (!has_kernel(group))
-            refuse_on_device(fmt::format("optimizer \"{}\" has no kernel and is", group.kind.name),
-                             "use AdamW, set offload_to_host to 1");
+    for (const Group &group : spec.groups()) require_update(group, spec.options().master_type);
 }
 
 void require_support(const Spec &spec, const ModelPlan &plan) {

@@ -162,12 +162,26 @@ typedef struct vescomm_optimizer_kind {
      *  the parameters with VESCOMM_FSDP_MATRIX, on the rank whose shard has it. Returns what `step`
      *  returns; `concurrent` applies to it, too. NULL: `step` gets the matrices. */
     int (*matrix)(void *context, const void *settings, const vescomm_optimizer_run_t *run);
+    /** As `step`, for shards in device memory (VESCOMM_FSDP_DEVICE without offload_to_host):
+     * master, gradient and the arrays of states have device addresses. It puts its work on @p
+     * stream, a cudaStream_t of the current device, and does not wait for it; the arrays stay until
+     * that work is complete, @p run and its pieces until the call returns. Copies of a partner
+     *  (vescomm_fsdp_spec_options_t.partner_copy) are updated by `step`, so both have the same
+     *  results then, to the bit. Without such copies `step` may just return an error. Not called
+     *  from several threads. With masters in bf16 or f16 it is not supported. NULL: an engine whose
+     *  shards are in device memory is not created, except with vescomm_optimizer_get_adamw(). */
+    int (*device_step)(void *context, const void *settings, const vescomm_optimizer_run_t *run,
+                       void *stream);
+    /** As `matrix`, for shards in device memory: called instead of device_step. NULL: device_step
+     *  gets the matrices. */
+    int (*device_matrix)(void *context, const void *settings, const vescomm_optimizer_run_t *run,
+                         void *stream);
 } vescomm_optimizer_kind_t;
 
 /** Returns the struct with struct_size set and all other members zero. Since: 0.1 */
 static inline vescomm_optimizer_kind_t vescomm_optimizer_kind_init(void) {
     vescomm_optimizer_kind_t kind = {
-        sizeof(vescomm_optimizer_kind_t), 0, NULL, NULL, NULL, NULL, NULL, 0, 0, NULL};
+        sizeof(vescomm_optimizer_kind_t), 0, NULL, NULL, NULL, NULL, NULL, 0, 0, NULL, NULL, NULL};
     return kind;
 }
 

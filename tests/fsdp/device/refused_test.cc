@@ -55,7 +55,8 @@ TEST(DeviceEngine, RefusesOptimizersWithoutAKernel) {
                                      &settings);
             return described;
         },
-        "optimizer \"sgd\" has no kernel and is not supported on device memory; use AdamW, set "
+        "optimizer \"sgd\" has no device_step and is not supported on device memory; use AdamW, "
+        "set "
         "offload_to_host to 1");
 }
 
