@@ -26,7 +26,7 @@ void check_memory(const std::string &label, const DeviceMemory *memory, std::uin
         throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
                     label +
                         ": no memory of vescomm_gpu_malloc() on this communicator begins at "
-                        "the address in options");
+                        "the address in the member memory of the options");
     if (offset % offset_alignment != 0)
         throw Error(VESCOMM_ERROR_INVALID_ARGUMENT, label + ": offset_bytes is " + number(offset) +
                                                         ", and must be a multiple of " +

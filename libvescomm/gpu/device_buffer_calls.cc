@@ -109,6 +109,7 @@ void all_gather_v(std::span<DeviceBuffer *const> buffers, cuda::Stream stream) {
     const char *function = "vescomm_gpu_buffer_all_gather_v";
     if (buffers.empty()) return;
     const auto comm = checked_comm(function, buffers);
+    comm->check_default_stream(function, stream);
     run_group(function, *comm, buffers, {}, stream);
 }
 
@@ -117,6 +118,7 @@ void reduce_scatter_v(std::span<DeviceBuffer *const> buffers, vescomm_op_t op,
     const char *function = "vescomm_gpu_buffer_reduce_scatter_v";
     if (buffers.empty()) return;
     const auto comm = checked_comm(function, buffers);
+    comm->check_default_stream(function, stream);
     std::vector<Reduction> reductions;
     for (const DeviceBuffer *buffer : buffers)
         reductions.push_back(checked_reduction(function, buffer->type(), op));

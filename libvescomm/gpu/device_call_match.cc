@@ -184,8 +184,8 @@ std::string DeviceCallMatch::behind() const {
                            call ? ", which is " + call->text() : "");
     }
     std::string text =
-        "; the ranks of this node have made the same calls: see whether they have launched the "
-        "same graphs";
+        "; the ranks of this node have made the same calls so far: see whether they have launched "
+        "the same graphs, and used several device communicators in the same order";
     if (!ahead.empty()) text += ahead;
     if (!elsewhere.empty())
         text += fmt::format("{} {} not wait for {} in vescomm", name(elsewhere),

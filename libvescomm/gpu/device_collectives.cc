@@ -60,6 +60,7 @@ void all_gather_v(DeviceCommunicator &comm, const Layout &layout, vescomm_type_t
                   const void *source, void *output, cuda::Stream stream) {
     const char *function = "vescomm_gpu_all_gather_v";
     comm.check_call(function);
+    comm.check_default_stream(function, stream);
     const DevicePlacement placement = checked_placement(function, comm, layout, type);
     RaggedCall call;
     call.placement = &placement;
@@ -72,6 +73,7 @@ void reduce_scatter_v(DeviceCommunicator &comm, const Layout &layout, vescomm_ty
                       vescomm_op_t op, void *source, void *output, cuda::Stream stream) {
     const char *function = "vescomm_gpu_reduce_scatter_v";
     comm.check_call(function);
+    comm.check_default_stream(function, stream);
     const DevicePlacement placement = checked_placement(function, comm, layout, type);
     const Reduction reduction = checked_reduction(function, type, op);
     check_reproducible(function, comm, type);
@@ -86,6 +88,7 @@ void all_reduce(DeviceCommunicator &comm, const void *source, void *output, std:
                 vescomm_type_t type, vescomm_op_t op, cuda::Stream stream) {
     const char *function = "vescomm_gpu_all_reduce";
     comm.check_call(function);
+    comm.check_default_stream(function, stream);
     check_type(function, type);
     check_count(function, count);
     const Reduction reduction = checked_reduction(function, type, op);
@@ -114,6 +117,7 @@ void broadcast(DeviceCommunicator &comm, void *data, std::int64_t count, vescomm
                int root, cuda::Stream stream) {
     const char *function = "vescomm_gpu_broadcast";
     comm.check_call(function);
+    comm.check_default_stream(function, stream);
     check_type(function, type);
     check_count(function, count);
     if (root < 0 || root >= comm.ranks())

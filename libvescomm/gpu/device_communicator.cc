@@ -161,9 +161,7 @@ void DeviceCommunicator::create_nccl(const std::vector<std::string> &answers) {
         });
     } catch (const std::exception &) {
         if (made->taken.exchange(true)) nccl_.set(made->comm);
-        else
-            log_leak(*comm_, "a thread, as long as NCCL waits for the other ranks",
-                     "ncclCommInitRankConfig() cannot be ended");
+        else log_leak(*comm_, "a thread", "ncclCommInitRankConfig() waits for the other ranks");
         throw;
     }
     nccl_.set(made->comm);

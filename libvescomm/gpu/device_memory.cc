@@ -3,6 +3,8 @@
 //
 // The registered memory of a device communicator. ncclMemAlloc() itself falls back to cudaMalloc()
 // where the device has no memory that can be shared.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <iterator>
 #include <utility>
@@ -141,12 +143,15 @@ void DeviceCommunicator::free(void *pointer, int users,
     const DeviceMemory *memory = find_memory(pointer);
     if (memory == nullptr)
         throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
-                    "no memory of vescomm_gpu_malloc() on this communicator begins at this "
-                    "address");
-    if (memory->buffers > users)
-        throw Error(VESCOMM_ERROR_INVALID_ARGUMENT, "this memory is used by " +
-                                                        std::to_string(memory->buffers - users) +
-                                                        " device buffers; free them first");
+                    fmt::format("vescomm_gpu_mfree: no memory of vescomm_gpu_malloc() on this "
+                                "communicator begins at {}",
+                                fmt::ptr(pointer)));
+    if (const int left = memory->buffers - users; left > 0)
+        throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
+                    fmt::format("vescomm_gpu_mfree: the memory at {} is used by {} device {}; free "
+                                "{} first",
+                                fmt::ptr(pointer), left, left == 1 ? "buffer" : "buffers",
+                                left == 1 ? "it" : "them"));
     const RelaxedCapture relaxed(libraries_.cuda);
     // NCCL unmaps the memory without waiting for work that uses it.
     if (!usable()) {

@@ -43,6 +43,18 @@ void DeviceCommunicator::refuse_capture(cuda::Stream stream, const char *what) {
                     std::string("a stream cannot ") + what + " while it is captured into a graph");
 }
 
+void DeviceCommunicator::check_default_stream(const char *function, cuda::Stream stream) {
+    if (stream != nullptr) return;
+    int capture = cuda::capture_none;
+    const cuda::Error queried = libraries_.cuda.stream_is_capturing(stream, &capture);
+    if (queried != cuda::capture_implicit) return;
+    throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
+                std::string(function) +
+                    ": the default stream can have no work while a stream that it waits for is "
+                    "captured into a graph: " +
+                    cuda_reason(queried) + "; pass another stream");
+}
+
 void DeviceCommunicator::end_call(cuda::Stream stream) {
     const cuda::Runtime &cuda = libraries_.cuda;
     int capture = cuda::capture_none;

@@ -77,6 +77,8 @@ public:
     void end() noexcept;
     // Ends the kernels and the communicator of NCCL within the limit; forgets one of the program.
     void abort() noexcept;
+    // Forgets it, because something still uses it, and logs the leak.
+    void forget(const char *why) noexcept;
 
     // ---- a call that creates another one from it ----
 
@@ -113,8 +115,6 @@ private:
     // Revokes it, and waits for all work of the device. Returns false if some may still run after
     // the limit.
     bool end_reads_of_windows() noexcept;
-    // Forgets it, because a call that does not return still uses it, and logs the leak.
-    void forget(const char *why) noexcept;
     // Ends the call of a derivation within the limit. Returns false if it still runs.
     bool end_derivation() noexcept;
 

@@ -57,13 +57,15 @@ struct Given {
     std::string_view name, value;
 };
 
-// "a=1,b=2". A part without "=" has no value.
+// "a=1,b=2". A part without "=" has no value; one behind a comma at the end is empty.
 std::vector<Given> parts_of(std::string_view text) {
     std::vector<Given> parts;
-    while (!text.empty()) {
+    bool more = !text.empty();
+    while (more) {
         const std::string_view part = text.substr(0, text.find(','));
         const std::size_t sign = std::min(part.find('='), part.size());
         parts.push_back({part.substr(0, sign), part.substr(std::min(sign + 1, part.size()))});
+        more = part.size() < text.size();
         text.remove_prefix(std::min(part.size() + 1, text.size()));
     }
     return parts;
@@ -96,8 +98,10 @@ std::string why_not(const Given &given) {
         return "\"" + name + "\" is no setting; there are " + names_of_settings();
     if (given.value.empty()) return name + " has no value; write " + name + "=VALUE";
     int number = 0;
-    if (!setting->is_text && !read_number(given.value, number))
-        return name + " is \"" + std::string(given.value) + "\"; it must be a whole number";
+    // INT_MIN is NCCL's value for a member that is left out.
+    if (!setting->is_text && (!read_number(given.value, number) || number == INT_MIN))
+        return name + " is \"" + std::string(given.value) +
+               "\"; it must be a whole number from -2147483647 to 2147483647";
     return {};
 }
 

@@ -37,7 +37,7 @@ constexpr const char *examples =
     "                                                the second of two machines with 8 ranks each\n"
     "\n"
     "Exit code: that of the first rank that failed (128 + n when signal n ended it), else 0; with\n"
-    "--min-ranks 0 if enough ranks succeeded. A rank that got SIGKILL after signal n has failed\n"
+    "--min-ranks, 0 if enough ranks succeeded. A rank that got SIGKILL after signal n has failed\n"
     "with 128 + n.\n"
     "2: wrong usage. 126, 127: PROGRAM cannot be run, or does not exist.";
 

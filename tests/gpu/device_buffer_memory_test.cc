@@ -153,7 +153,7 @@ TEST(DeviceBufferMemory, HoldsSeveralBuffers) {
             EXPECT_EQ(a.read<float>(r.rank), std::vector<float>(layout.count(r.rank), 3));
             EXPECT_EQ(b.read<float>(r.rank), std::vector<float>(layout.count(r.rank), 6));
             expect_error(vescomm_gpu_mfree(r.gpu, memory), invalid,
-                         "this memory is used by 2 device buffers; free them first");
+                         "is used by 2 device buffers; free them first");
         }
         EXPECT_EQ(calls_of("ncclCommWindowRegister"), registrations) << "it is registered once";
         EXPECT_EQ(vescomm_gpu_mfree(r.gpu, memory), VESCOMM_OK) << vescomm_get_last_error();
@@ -185,7 +185,7 @@ TEST(DeviceBufferMemory, IsChecked) {
             TestBuffer own(r, layout, options_in(nullptr, 0));
             ASSERT_EQ(own.status, VESCOMM_OK) << vescomm_get_last_error();
             expect_error(vescomm_gpu_mfree(r.gpu, own.whole<char>().data()), invalid,
-                         "this memory is used by 1 device buffers; free them first");
+                         "is used by 1 device buffer; free it first");
         }
         EXPECT_EQ(vescomm_gpu_mfree(r.gpu, first), VESCOMM_OK) << "no buffer uses it";
         EXPECT_EQ(vescomm_gpu_mfree(r.gpu, second), VESCOMM_OK);

@@ -75,11 +75,12 @@ TEST(NcclConfig, RefusesWhatIsNoSetting) {
     EXPECT_EQ(refusal("netName="), "f: nccl_config: netName has no value; write netName=VALUE");
     EXPECT_EQ(refusal("nvlsCTAs"), "f: nccl_config: nvlsCTAs has no value; write nvlsCTAs=VALUE");
     EXPECT_EQ(refusal("netName=IB,netName=IB"), "f: nccl_config: netName is given twice");
-    for (const char *number : {"4x", "4 ", " 4", "2147483648", "1.5", "IB"})
+    for (const char *number : {"4x", "4 ", " 4", "2147483648", "-2147483648", "1.5", "IB"})
         EXPECT_EQ(refusal(std::string("nvlsCTAs=") + number),
                   std::string("f: nccl_config: nvlsCTAs is \"") + number +
-                      "\"; it must be a whole number");
-    for (const char *text : {",", "=", "=4", ",nvlsCTAs=4", "nvlsCTAs=4,,netName=IB"})
+                      "\"; it must be a whole number from -2147483647 to 2147483647");
+    for (const char *text :
+         {",", "=", "=4", ",nvlsCTAs=4", "nvlsCTAs=4,,netName=IB", "nvlsCTAs=4,"})
         EXPECT_NE(refusal(text).find("\"\" is no setting"), std::string::npos) << text;
 }
 

@@ -324,9 +324,13 @@ TEST(DeviceCaptures, RefuseWhatTheyForbid) {
         void *memory = nullptr;
         ASSERT_EQ(cudaStreamCreateWithFlags(&blocking, 0), 0);
         ASSERT_EQ(vescomm_gpu_malloc(r.gpu, 4, &memory), VESCOMM_OK);
+        auto *data = r.array<float>(1);
         // The default stream would wait for the captured one.
         ASSERT_EQ(cudaStreamBeginCapture(blocking, 1), 0);
         EXPECT_EQ(vescomm_gpu_wait(r.gpu, nullptr), invalid) << vescomm_get_last_error();
+        EXPECT_EQ(vescomm_gpu_all_reduce(r.gpu, data, data, 1, VESCOMM_F32, VESCOMM_SUM, nullptr),
+                  invalid)
+            << vescomm_get_last_error();
         EXPECT_EQ(gpu_double::cudaGetLastError(), 0);
         ASSERT_EQ(cudaStreamEndCapture(blocking, &graph), 0);
         cudaGraphDestroy(graph);
@@ -338,6 +342,23 @@ TEST(DeviceCaptures, RefuseWhatTheyForbid) {
         cudaStreamDestroy(blocking);
     });
     EXPECT_THAT_VIOLATION("a wait for the device during the capture of a graph");
+}
+
+// Memory that a capture does not permit to free stays registered, so NCCL's communicator stays too.
+TEST(DeviceCaptures, LetTheEndOfACommunicatorLeak) {
+    run_device_ranks(2, device_options(), [](DeviceRank &r) {
+        CUgraph_st *graph = nullptr;
+        void *memory = nullptr;
+        ASSERT_EQ(vescomm_gpu_malloc(r.gpu, 4, &memory), VESCOMM_OK);
+        r.parent.value->barrier();
+        ASSERT_EQ(cudaStreamBeginCapture(r.stream, 1), 0);
+        EXPECT_EQ(vescomm_gpu_comm_free(r.gpu), VESCOMM_OK) << vescomm_get_last_error();
+        r.gpu = nullptr;
+        EXPECT_NE(cudaStreamEndCapture(r.stream, &graph), 0);
+    });
+    const std::string violations = take_violations();
+    EXPECT_NE(violations.find("during the capture of a graph"), std::string::npos) << violations;
+    EXPECT_EQ(violations.find("registered memory"), std::string::npos) << violations;
 }
 
 }  // namespace

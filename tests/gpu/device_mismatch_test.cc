@@ -391,7 +391,7 @@ TEST(DeviceMismatch, TheRankWithoutALaunchIsNamed) {
             EXPECT_EQ(cudaGraphLaunch(exec, r.stream), 0);
             EXPECT_EQ(vescomm_gpu_wait(r.gpu, r.stream), VESCOMM_ERROR_TIMEOUT);
             const std::string text = vescomm_get_last_error();
-            EXPECT_NE(text.find("see whether they have launched the same graphs; rank 1 of this "
+            EXPECT_NE(text.find("in the same order; rank 1 of this "
                                 "node does not wait for its device in vescomm"),
                       std::string::npos)
                 << text;

@@ -15,6 +15,8 @@ def settings_of(config: Optional[NcclConfig]) -> Optional[str]:
     """Returns "name=value,name=value"."""
     if config is None:
         return None
+    if not isinstance(config, Mapping):
+        raise TypeError(f"nccl_config is {config!r}; pass a dictionary of names and values")
     for name, value in config.items():
         if not isinstance(name, str) or isinstance(value, bool) or not isinstance(value, (int, str)):
             raise TypeError(

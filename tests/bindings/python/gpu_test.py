@@ -123,6 +123,7 @@ class Gpu(unittest.TestCase):
                 ({"cgaClusterSize": "x"}, vescomm.InvalidArgumentError, "must be a whole number"),
                 ({"blocking": 0}, vescomm.InvalidArgumentError, "blocking is set by vescomm"),
                 ({"netName": "a,b"}, vescomm.InvalidArgumentError, "must have no comma"),
+                ("cgaClusterSize=4", TypeError, "pass a dictionary"),
                 ({"netName": b"IB"}, TypeError, "whole numbers or texts"),
                 ({"collnetEnable": True}, TypeError, "whole numbers or texts"),
                 ({"maxP2pPeers": 4}, vescomm.UnsupportedError, "needs NCCL 2.30.0 or later"),

@@ -32,7 +32,7 @@ template <typename Forbids>
 bool invalidate(const char *function, const Forbids &forbids) {
     bool any = false;
     for (const auto &capture : state().captures) {
-        if (!forbids(*capture)) continue;
+        if (capture->process != current_process() || !forbids(*capture)) continue;
         capture->invalid = any = true;
         violation(std::string(function) + " during the capture of a graph");
     }
@@ -41,7 +41,8 @@ bool invalidate(const char *function, const Forbids &forbids) {
 
 bool has_blocking_stream(const Capture &capture) {
     return std::ranges::any_of(capture.streams, [](const CUstream_st *stream) {
-        return stream->blocking && stream->device == current_device();
+        return stream->blocking && stream->device == current_device() &&
+               stream->process == current_process();
     });
 }
 
@@ -127,6 +128,7 @@ int cudaStreamBeginCapture(CUstream_st *handle, int mode) {
     auto capture = std::make_shared<Capture>();
     capture->origin = stream->number;
     capture->mode = mode;
+    capture->process = current_process();
     capture->thread = thread_number();
     capture->streams.insert(stream);
     stream->capture = capture;
@@ -155,12 +157,16 @@ int cudaStreamEndCapture(CUstream_st *handle, CUgraph_st **graph) {
     }
     // Events may keep the capture; the graph alone keeps its work.
     *graph = new CUgraph_st{std::move(capture->entries)};
+    state().graphs.insert(*graph);
     return cuda::success;
 }
 
 int cudaGraphInstantiateWithFlags(CUgraphExec_st **exec, CUgraph_st *graph, unsigned long long) {
     if (const int result = injected_result("cudaGraphInstantiateWithFlags")) return result;
+    const Lock lock(state().mutex);
+    if (!state().graphs.contains(graph)) return noted(invalid_handle);
     *exec = new CUgraphExec_st{graph->entries};
+    state().graphs.insert(*exec);
     return cuda::success;
 }
 
@@ -168,7 +174,7 @@ int cudaGraphLaunch(CUgraphExec_st *exec, CUstream_st *handle) {
     if (const int result = injected_result("cudaGraphLaunch")) return result;
     const Lock lock(state().mutex);
     CUstream_st *stream = stream_of(handle);
-    if (stream == nullptr) return invalid_handle;
+    if (stream == nullptr || !state().graphs.contains(exec)) return noted(invalid_handle);
     if (stream->capture) return capture_unsupported;
     if (const cuda::Error error = failure_of(stream->device)) return noted(error);
     order_with_legacy(*stream);
@@ -208,11 +214,15 @@ int cudaGraphLaunch(CUgraphExec_st *exec, CUstream_st *handle) {
 }
 
 int cudaGraphExecDestroy(CUgraphExec_st *exec) {
+    const Lock lock(state().mutex);
+    if (state().graphs.erase(exec) == 0) return noted(invalid_handle);
     delete exec;
     return cuda::success;
 }
 
 int cudaGraphDestroy(CUgraph_st *graph) {
+    const Lock lock(state().mutex);
+    if (state().graphs.erase(graph) == 0) return noted(invalid_handle);
     delete graph;
     return cuda::success;
 }

@@ -39,6 +39,7 @@ struct Notes {
     std::vector<Failure> failures;
     std::map<std::string, int> calls;
     std::string violations;
+    void (*strict_end)() = nullptr;
 };
 Notes &notes() {
     static Notes *const all = new Notes;
@@ -109,7 +110,13 @@ void violation(const std::string &sentence) {
     const char *strict = std::getenv("GPU_DOUBLE_STRICT");
     if (strict == nullptr || *strict == 0) return;
     std::fprintf(stderr, "gpu double: %s\n", sentence.c_str());
+    if (notes().strict_end != nullptr) notes().strict_end();
     std::_Exit(70);
+}
+
+void set_strict_end(void (*end)()) {
+    const NoteLock lock(notes().mutex);
+    notes().strict_end = end;
 }
 
 cuda::Error noted(cuda::Error error) {
@@ -430,7 +437,7 @@ int cudaStreamWaitEvent(CUstream_st *handle, CUevent_st *event, unsigned) {
     CALL(cudaStreamWaitEvent);
     const Lock lock(state().mutex);
     CUstream_st *stream = stream_of(handle);
-    if (stream == nullptr) return invalid_handle;
+    if (stream == nullptr || !state().events.contains(event)) return noted(invalid_handle);
     if (stream->capture || event->capture) return wait_in_capture(*stream, *event);
     if (event->point) wait_for(*stream, event->point);
     return cuda::success;
@@ -438,8 +445,10 @@ int cudaStreamWaitEvent(CUstream_st *handle, CUevent_st *event, unsigned) {
 
 int cudaEventCreateWithFlags(CUevent_st **event, unsigned) {
     CALL(cudaEventCreateWithFlags);
+    const Lock lock(state().mutex);
     *event = new CUevent_st;
     (*event)->device = current_device();
+    state().events.insert(*event);
     return cuda::success;
 }
 
@@ -447,7 +456,7 @@ int cudaEventRecord(CUevent_st *event, CUstream_st *handle) {
     CALL(cudaEventRecord);
     const Lock lock(state().mutex);
     CUstream_st *stream = stream_of(handle);
-    if (stream == nullptr) return invalid_handle;
+    if (stream == nullptr || !state().events.contains(event)) return noted(invalid_handle);
     if (event->device != stream->device) {
         violation("cudaEventRecord() of an event of device " + std::to_string(event->device) +
                   " on a stream of device " + std::to_string(stream->device));
@@ -467,6 +476,7 @@ int cudaEventRecord(CUevent_st *event, CUstream_st *handle) {
 int cudaEventQuery(CUevent_st *event) {
     CALL(cudaEventQuery);
     const Lock lock(state().mutex);
+    if (!state().events.contains(event)) return noted(invalid_handle);
     if (const cuda::Error error = check_wait("cudaEventQuery()")) return noted(error);
     if (const cuda::Error error = failure_of(event->device)) return noted(error);
     if (event->point && !event->point->reached) return noted(cuda::not_ready);
@@ -479,6 +489,7 @@ int cudaEventSynchronize(CUevent_st *event) {
     std::shared_ptr<Point> point;
     {
         const Lock lock(state().mutex);
+        if (!state().events.contains(event)) return noted(invalid_handle);
         if (const cuda::Error error = check_wait("cudaEventSynchronize()")) return error;
         point = event->point;
     }
@@ -487,6 +498,8 @@ int cudaEventSynchronize(CUevent_st *event) {
 
 int cudaEventDestroy(CUevent_st *event) {
     CALL(cudaEventDestroy);
+    const Lock lock(state().mutex);
+    if (state().events.erase(event) == 0) return noted(invalid_handle);
     delete event;
     return cuda::success;
 }

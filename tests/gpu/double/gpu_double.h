@@ -192,6 +192,8 @@ void leave_group();
 // Pinned memory, with zeros, comes from this function, and is not freed.
 using PinnedAllocation = void *(*)(std::size_t bytes);
 void set_pinned_allocation(PinnedAllocation allocation);
+// Called before a violation ends the process, with GPU_DOUBLE_STRICT.
+void set_strict_end(void (*end)());
 // The address at which device memory begins, and its size.
 std::pair<std::uint64_t, std::uint64_t> device_addresses();
 // 0 for an address that is no kernel.

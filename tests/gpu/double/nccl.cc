@@ -66,10 +66,14 @@ bool valid(const nccl::Config *config) {
     return true;
 }
 
-bool usable(const ncclComm *comm, const char *function) {
+bool exists(const ncclComm *comm) {
     const std::lock_guard<std::mutex> lock(comms().mutex);
     const auto &all = comms().all;
-    if (std::find(all.begin(), all.end(), comm) == all.end() || comm->destroyed) {
+    return std::find(all.begin(), all.end(), comm) != all.end() && !comm->destroyed;
+}
+
+bool usable(const ncclComm *comm, const char *function) {
+    if (!exists(comm)) {
         violation(std::string(function) + " on a communicator that does not exist any more");
         return false;
     }
@@ -235,12 +239,12 @@ int ncclCommFinalize(nccl::Comm comm) {
         return nccl::invalid_usage;
     }
     comm->finalizing = true;
-    // It ends when all ranks have called it, and their graphs are destroyed.
+    // It ends when all ranks that live have called it, and their graphs are destroyed.
     Group &group = *comm->group;
     ++group.finalized;
     group.changed.notify_all();
     if (!comm->blocking) return nccl::in_progress;
-    while (!comm->aborted && (group.finalized < group.ranks() || comm->in_graphs()))
+    while (!comm->aborted && (!group.all_finalized() || comm->in_graphs()))
         group.changed.wait_for(lock, std::chrono::milliseconds(1));
     return nccl::success;
 }
@@ -256,6 +260,7 @@ int ncclCommRevoke(nccl::Comm comm, int flags) {
     CALL(ncclCommRevoke);
     if (flags != 0 || !usable(comm, "ncclCommRevoke()")) return nccl::invalid_argument;
     std::unique_lock<std::mutex> lock(comm->group->mutex);
+    if (comm->finalizing) return nccl::invalid_argument;
     if (comm->revoked) {
         violation("ncclCommRevoke() of a communicator that is revoked");
         return nccl::invalid_argument;
@@ -305,8 +310,8 @@ int ncclCommGetAsyncError(nccl::Comm comm, nccl::Result *error) {
     }
     const std::lock_guard<std::mutex> lock(comm->group->mutex);
     const Group &group = *comm->group;
-    const bool ends = comm->finalizing && !comm->blocking &&
-                      (group.finalized < group.ranks() || comm->in_graphs());
+    const bool ends =
+        comm->finalizing && !comm->blocking && (!group.all_finalized() || comm->in_graphs());
     const bool ready = group.arrived == group.ranks() && !ends && comm->questions_left == 0;
     *error = comm->error != nccl::success ? comm->error : ready ? nccl::success : nccl::in_progress;
     return nccl::success;
@@ -314,18 +319,21 @@ int ncclCommGetAsyncError(nccl::Comm comm, nccl::Result *error) {
 
 int ncclCommCount(nccl::Comm comm, int *count) {
     CALL(ncclCommCount);
+    if (!exists(comm)) return nccl::invalid_argument;
     *count = comm->group->ranks();
     return nccl::success;
 }
 
 int ncclCommUserRank(nccl::Comm comm, int *rank) {
     CALL(ncclCommUserRank);
+    if (!exists(comm)) return nccl::invalid_argument;
     *rank = comm->rank;
     return nccl::success;
 }
 
 int ncclCommCuDevice(nccl::Comm comm, int *device) {
     CALL(ncclCommCuDevice);
+    if (!exists(comm)) return nccl::invalid_argument;
     *device = comm->device;
     return nccl::success;
 }
@@ -343,7 +351,7 @@ const char *ncclGetErrorString(int result) {
 }
 
 const char *ncclGetLastError(nccl::Comm comm) {
-    if (comm == nullptr) return "";
+    if (!exists(comm)) return "";
     const std::lock_guard<std::mutex> lock(comm->group->mutex);
     thread_local std::string text;
     text = comm->last_error;

@@ -79,6 +79,8 @@ struct Group {
         : members(static_cast<std::size_t>(ranks)), devices(static_cast<std::size_t>(ranks), -1) {}
 
     int ranks() const { return static_cast<int>(members.size()); }
+    // True if every rank that lives has called ncclCommFinalize(), or ended otherwise.
+    bool all_finalized() const;
 
     std::mutex mutex;
     std::condition_variable changed;
@@ -105,6 +107,7 @@ Comms &comms();
 
 // A sentence if a group of the calling thread is open; empty otherwise. The WaitCheck of NCCL.
 std::string group_is_open();
+bool exists(const ncclComm *comm);
 // Reports a communicator that does not exist any more, and returns false for it.
 bool usable(const ncclComm *comm, const char *function);
 // Waits until the work of a communicator that streams have been given is complete. The caller holds
@@ -190,3 +193,11 @@ struct ncclComm {
     // Its work ends without a result.
     bool ends_work() const { return aborted || revoked || interrupted || process_ended; }
 };
+
+inline bool gpu_double::Group::all_finalized() const {
+    int missing = ranks() - finalized;
+    for (const ncclComm *member : members)
+        if (member != nullptr && member->process_ended && !member->finalizing && !member->aborted)
+            --missing;
+    return missing <= 0;
+}

@@ -48,6 +48,7 @@ struct Capture {
     std::uint64_t origin = 0;  // stream that began it
     int mode = 0;
     std::uint64_t thread = 0;  // thread that began it
+    int process = 0;  // that of the thread
     bool invalid = false;
     bool ended = false;
     std::set<CUstream_st *> streams;
@@ -104,6 +105,7 @@ struct State {
     DeviceMemory memory;
     PinnedMemory pinned;
     std::set<int> ended;  // processes
+    std::set<const void *> events, graphs;  // that exist; instances of graphs, too
     PinnedAllocation pinned_allocation = nullptr;
     std::set<int> failed;  // devices whose kernels have accessed an illegal address
     std::uint64_t next_stream = 1;

@@ -73,6 +73,7 @@ int cudaFreeHost(void *pointer) {
     FORWARD(cudaFreeHost, pointer);
 }
 int cudaMemsetAsync(void *target, int value, std::size_t bytes, CUstream_st *stream) {
+    if (!processes::is_shared(target)) return cuda::invalid_value;
     FORWARD(cudaMemsetAsync, target, value, bytes, stream);
 }
 

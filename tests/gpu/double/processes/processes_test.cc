@@ -175,6 +175,47 @@ int ask_for_the_non_blocking_mode() {
     return 0;
 }
 
+// A capture forbids calls of its own process only.
+int capture_beside_another_process() {
+    Communicator comm = Communicator::from_environment();
+    LoadedDevice device(comm.rank());
+    CUgraph_st *graph = nullptr;
+    if (comm.rank() == 0) {
+        EXPECT_EQ(loaded_cuda().cudaStreamBeginCapture(device.stream, 0), 0);
+    }
+    comm.barrier();
+    if (comm.rank() == 1) device.array<float>(4);
+    comm.barrier();
+    if (comm.rank() == 0) {
+        EXPECT_EQ(loaded_cuda().cudaStreamEndCapture(device.stream, &graph), 0);
+        EXPECT_EQ(loaded_cuda().cudaGraphDestroy(graph), 0);
+    }
+    return 0;
+}
+
+int use_what_does_not_exist() {
+    constexpr int invalid_handle = 400;
+    LoadedDevice device(0);
+    const auto &cuda = gpu_libraries().cuda;
+    const auto &of_nccl = nccl_functions();
+    std::vector<float> mine(4, 5);
+    auto *event = reinterpret_cast<cuda::Event>(mine.data());
+    auto *graph = reinterpret_cast<CUgraphExec_st *>(mine.data());
+    auto *comm = reinterpret_cast<nccl::Comm>(mine.data());
+    EXPECT_EQ(cuda.event_destroy(event), invalid_handle);
+    EXPECT_EQ(cuda.event_record(event, device.stream), invalid_handle);
+    EXPECT_EQ(cuda.stream_wait_event(device.stream, event, 0), invalid_handle);
+    EXPECT_EQ(loaded_cuda().cudaGraphLaunch(graph, device.stream), invalid_handle);
+    EXPECT_EQ(loaded_cuda().cudaGraphExecDestroy(graph), invalid_handle);
+    int count = 0;
+    EXPECT_EQ(of_nccl.comm_count(comm, &count), nccl::invalid_argument);
+    EXPECT_EQ(of_nccl.comm_user_rank(comm, &count), nccl::invalid_argument);
+    EXPECT_STREQ(of_nccl.get_last_error(comm), "");
+    EXPECT_EQ(cuda.memcpy_async(mine.data(), mine.data(), 4, 0, device.stream),
+              cuda::invalid_value);
+    return 0;
+}
+
 const std::map<std::string, std::function<int()>> programs = {
     {"memory", use_all_kinds_of_memory},
     {"threads", use_two_threads},
@@ -187,6 +228,8 @@ const std::map<std::string, std::function<int()>> programs = {
     {"counts", gather_different_counts},
     {"dead after its call", [] { return gather_with_a_dead_rank(true); }},
     {"dead before its call", [] { return gather_with_a_dead_rank(false); }},
+    {"capture", capture_beside_another_process},
+    {"wild handles", use_what_does_not_exist},
     {"non-blocking", ask_for_the_non_blocking_mode},
     {"code 3", [] { return 3; }},
 };
@@ -267,6 +310,14 @@ TEST(DoubleForProcesses, FindsDifferentCallsOfProcesses) {
 TEST(DoubleForProcesses, LetsOthersWaitForADeadProcess) {
     expect_code(run("dead before its call", 2), 0);
     expect_code(run("dead after its call", 2), 0);
+}
+
+TEST(DoubleForProcesses, HasTheCapturesOfEachProcess) {
+    expect_code(run("capture", 2), 0);
+}
+
+TEST(DoubleForProcesses, SurvivesWildHandles) {
+    expect_code(run("wild handles"), 0);
 }
 
 TEST(DoubleForProcesses, RefusesTheNonBlockingMode) {

@@ -33,10 +33,11 @@ public:
         }
         path_ = made;
     }
-    ~SocketFolder() { std::filesystem::remove_all(path_); }
+    ~SocketFolder() { remove(); }
     SocketFolder(const SocketFolder &) = delete;
     SocketFolder &operator=(const SocketFolder &) = delete;
 
+    void remove() const { std::filesystem::remove_all(path_); }
     std::string socket() const { return path_ / "socket"; }
 
 private:
@@ -48,6 +49,15 @@ volatile std::sig_atomic_t child = 0;
 // The program ends, and then this one. The terminal sends SIGINT to both.
 extern "C" void pass_on(int signal) {
     if (signal == SIGTERM && child > 0) kill(child, signal);
+}
+
+const SocketFolder *socket_folder = nullptr;
+
+// Before the end of this process by a violation: the program ends, and nothing is left.
+void end_program() {
+    if (child > 0) kill(child, SIGTERM);
+    if (child > 0) waitpid(child, nullptr, 0);
+    socket_folder->remove();
 }
 
 pid_t start(char **program, const std::string &socket) {
@@ -71,7 +81,11 @@ int main(int argc, char **argv) {
         std::fputs("usage: gpu_double_run PROGRAM [ARGUMENT]...\n", stderr);
         return 2;
     }
+    // The timeouts of programs end waits, not the double.
+    setenv("GPU_DOUBLE_SECONDS", "3600", 0);
     const SocketFolder folder;
+    socket_folder = &folder;
+    gpu_double::set_strict_end(end_program);
     new gpu_double::processes::Server(folder.socket());  // until the process ends
     std::signal(SIGINT, pass_on);
     std::signal(SIGTERM, pass_on);

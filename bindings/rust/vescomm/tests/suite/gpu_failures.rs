@@ -84,7 +84,7 @@ fn forgotten_owners_are_freed_with_the_communicator() {
         forget(own);
         forget(inside);
         let failed = memory.free().unwrap_err();
-        assert!(failed.error.sentence().contains("used by 1 device buffers"), "{failed}");
+        assert!(failed.error.sentence().contains("used by 1 device buffer;"), "{failed}");
         // The drop of the memory is refused too, and that of the communicator frees all.
     });
 }
