@@ -38,7 +38,7 @@ std::int64_t heap_elements(const Spec &spec, const ModelPlan &plan, int position
 
 class NarrowMasters {
 public:
-    // `runs`: that are widened; none if a device updates them.
+    // `runs`: those whose masters are widened; none if a device updates them.
     NarrowMasters(const Spec &spec, std::span<const OptimizerRun> runs);
 
     // True if masters are not in f32.

@@ -33,7 +33,7 @@ namespace vescomm::fsdp {
 
 // The stream of one parameter in one step. `key`: that of vescomm_fsdp_initialise(), whose streams
 // are functions of the program.
-constexpr std::uint64_t rounding_stream(std::uint64_t key, std::int64_t step) {
+static constexpr std::uint64_t rounding_stream(std::uint64_t key, std::int64_t step) {
     constexpr std::uint64_t purpose = 0x726f756e64;  // "round"
     return internal::mix_bits(internal::mix_bits(key ^ purpose) +
                               internal::stream_gamma * static_cast<std::uint64_t>(step));

@@ -17,11 +17,6 @@ nccl::Type nccl_type(const char *function, vescomm_type_t type) {
                                                name_of_type(type) + " on every GPU");
 }
 
-bool is_float(vescomm_type_t type) {
-    return type == VESCOMM_F32 || type == VESCOMM_F64 || type == VESCOMM_F16 ||
-           type == VESCOMM_BF16;
-}
-
 nccl::Op nccl_op(const char *function, vescomm_op_t op, vescomm_type_t type) {
     switch (op) {
         case VESCOMM_SUM:
@@ -33,7 +28,7 @@ nccl::Op nccl_op(const char *function, vescomm_op_t op, vescomm_type_t type) {
         case VESCOMM_MAX:
             return nccl::max;
         case VESCOMM_AVERAGE:
-            if (is_float(type)) return nccl::average;
+            if (depends_on_order(type)) return nccl::average;  // of floats
             break;
         default:
             break;
@@ -45,6 +40,11 @@ nccl::Op nccl_op(const char *function, vescomm_op_t op, vescomm_type_t type) {
 }
 
 }  // namespace
+
+bool depends_on_order(vescomm_type_t type) {
+    return type == VESCOMM_F32 || type == VESCOMM_F64 || type == VESCOMM_F16 ||
+           type == VESCOMM_BF16;
+}
 
 void refuse(const char *function, const std::string &why) {
     throw Error(VESCOMM_ERROR_INVALID_ARGUMENT, std::string(function) + ": " + why);
@@ -82,7 +82,7 @@ void check_layout(const char *function, const DeviceCommunicator &comm, const La
 }
 
 void check_reproducible(const char *function, const DeviceCommunicator &comm, vescomm_type_t type) {
-    if (comm.comm().reproducible() && comm.ranks() > 1 && is_float(type))
+    if (comm.comm().reproducible() && comm.ranks() > 1 && depends_on_order(type))
         throw Error(
             VESCOMM_ERROR_UNSUPPORTED,
             std::string(function) +

@@ -134,7 +134,8 @@ DeviceProblem DeviceBuffer::problem(const DeviceCommunicator &comm, bool reduces
     problem.no_peers = comm.why_no_peers();
     problem.lone_buffer = comm.ranks() == 1;
     problem.borrowed = comm.options().borrowed != nullptr;
-    problem.reproducible = comm.comm().reproducible() && comm.ranks() > 1;
+    problem.reproducible =
+        comm.comm().reproducible() && comm.ranks() > 1 && device::depends_on_order(options_.type);
     if (problem.no_peers.empty() && comm.find_memory(memory())->peers.empty())
         problem.no_peers = "not all ranks can address one another's memory";
     return problem;

@@ -57,7 +57,8 @@ void DeviceCommunicator::close() {
     }
     if (last_work_ != nullptr) libraries_.cuda.event_destroy(last_work_);
     last_work_ = nullptr;
-    if (stays_registered) nccl_.forget("its device memory stays registered");
+    if (stays_registered && nccl_.get() != nullptr)
+        nccl_.forget("its device memory stays registered");
     const bool ended = comm_->failure().broken() ? was_broken : nccl_.finalize(idle);
     abort_nccl();  // no effect if it has been finalized
     if (failure) std::rethrow_exception(failure);

@@ -215,6 +215,7 @@ std::unique_ptr<DeviceCommunicator> DeviceCommunicator::split(DeviceCommunicator
     // Ranks of one new communicator agree there first.
     const Deadline then = c.deadline();
     ParentPlace place;
+    const auto derivation = std::make_shared<Derivation>();
     check_places(agree(c, label, later_than(then), [&] {
         place = {parent.rank(), parent.ranks()};
         if (made) {
@@ -222,14 +223,13 @@ std::unique_ptr<DeviceCommunicator> DeviceCommunicator::split(DeviceCommunicator
             place = place_in(*comm, place, label, then);
             made->nccl_.use_device(parent.device());
         }
+        derivation->config = made ? made->nccl_config() : parent.nccl_config();
         return pack(place);
     }));
     if (!why.empty()) {
         if (made) log_new(*made, why);
         return made;
     }
-    const auto derivation = std::make_shared<Derivation>();
-    derivation->config = made ? made->nccl_config() : parent.nccl_config();
     parent.derive(parent, comm.get(), "ncclCommSplit()", derivation,
                   [derivation, split, place, from = parent.nccl()](const cuda::Runtime &) {
                       return split(from, place.color, place.key, &derivation->comm,
@@ -268,7 +268,9 @@ std::unique_ptr<DeviceCommunicator> DeviceCommunicator::shrink(
     const auto shrink = parent.libraries_.nccl.comm_shrink;
 
     made->compare_options(c.deadline());
+    const auto derivation = std::make_shared<Derivation>();
     const auto texts = agree(c, label, later_than(c.deadline()), [&] {
+        derivation->config = made->nccl_config();
         parent.check_device(call);
         made->nccl_.use_device(parent.device());
         ParentPlace place{parent.rank(), parent.ranks()};
@@ -288,9 +290,7 @@ std::unique_ptr<DeviceCommunicator> DeviceCommunicator::shrink(
         if (place.broken != 0) parent.end_nccl();
         return pack(place, why_not());
     });
-    const auto derivation = std::make_shared<Derivation>();
     derivation->excluded = excluded_by(texts);
-    derivation->config = made->nccl_config();
     std::string why = first_sentence(texts);
     if (derivation->excluded.empty()) why = "no rank of the parent is excluded";
     if (!why.empty()) {

@@ -67,9 +67,10 @@ void check_float(const char *function, vescomm_type_t type) {
         refuse(function, name_of_type(type) + " is not a float; use f32, bf16, f16, f64 or an f8");
 }
 
-void check_small_float(const char *function, vescomm_type_t type) {
+void check_small_float(const char *function, vescomm_type_t type,
+                       const std::string &name = "the type") {
     if (type != VESCOMM_F32 && type != VESCOMM_BF16 && type != VESCOMM_F16)
-        refuse(function, "the type is " + name_of_type(type) + "; it must be f32, bf16 or f16");
+        refuse(function, name + " is " + name_of_type(type) + "; it must be f32, bf16 or f16");
 }
 
 void check_finite(const char *function, const char *name, double value) {
@@ -313,7 +314,7 @@ void adamw(const AdamWParameters &parameters, const float *gradients, float *m, 
     const char *function = "vescomm_gpu_adamw";
     const vescomm_type_t type = parameters.type;
     check_step(function, step);
-    check_small_float(function, type);
+    check_small_float(function, type, "parameter_type");
     if (parameters.stochastic && type == VESCOMM_F32)
         refuse(function, "stochastic is not 0, but the parameters are f32; set it to 0");
     if (clip != nullptr) check_address(function, "clip", clip, alignof(vescomm_gpu_clip_t));

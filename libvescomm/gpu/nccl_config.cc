@@ -33,13 +33,10 @@ constexpr Setting known_settings[] = {
     {"nvlsCTAs", offsetof(nccl::Config, nvls_ctas)},
     {"nChannelsPerNetPeer", offsetof(nccl::Config, channels_per_net_peer)},
     {"nvlinkCentricSched", offsetof(nccl::Config, nvlink_centric_sched)},
-    {"graphUsageMode", offsetof(nccl::Config, graph_usage_mode), false,
-     nccl::version_with_graph_settings},
-    {"numRmaCtx", offsetof(nccl::Config, rma_contexts), false, nccl::version_with_graph_settings},
-    {"maxP2pPeers", offsetof(nccl::Config, max_p2p_peers), false,
-     nccl::version_with_graph_settings},
-    {"graphStreamOrdering", offsetof(nccl::Config, graph_stream_ordering), false,
-     nccl::version_with_graph_settings},
+    {"graphUsageMode", offsetof(nccl::Config, graph_usage_mode), false, 22900},
+    {"numRmaCtx", offsetof(nccl::Config, rma_contexts), false, 22900},
+    {"maxP2pPeers", offsetof(nccl::Config, max_p2p_peers), false, 23000},
+    {"graphStreamOrdering", offsetof(nccl::Config, graph_stream_ordering), false, 23005},
 };
 // Settings that vescomm makes itself.
 struct OwnSetting {
@@ -133,9 +130,11 @@ void check_nccl_settings(const char *function, const std::string &settings) {
 nccl::Config make_nccl_config(const std::string &settings, int nccl_version) {
     nccl::Config config;
     config.blocking = 1;
-    if (nccl_version >= nccl::version_with_graph_settings) {
-        config.size = sizeof config;
-        config.version = nccl::version_with_graph_settings;
+    for (const nccl::ConfigVersion &one : nccl::config_versions) {
+        if (nccl_version < one.version) continue;
+        config.version = static_cast<unsigned>(one.version);
+        config.size = one.bytes;
+        break;
     }
     for (const Given &given : parts_of(settings)) {
         const Setting &setting = *find_setting(given.name);

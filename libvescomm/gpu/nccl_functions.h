@@ -2,9 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The types, constants and functions of NCCL that vescomm uses, in declarations of its own. The
-// binary interface is that of NCCL 2.28; later versions accept the configuration of 2.28 too, whose
-// size and version it states. tests/gpu/declarations_test.cc compares it with NCCL's header where
-// that is installed. Decision: docs/design/0027-gpu-libraries-are-found-at-run-time.md.
+// binary interface is that of NCCL 2.28; a configuration states the size and the version that it
+// has been made for, which later versions accept. tests/gpu/declarations_test.cc compares it with
+// NCCL's header where that is installed. Decision:
+// docs/design/0027-gpu-libraries-are-found-at-run-time.md.
 #pragma once
 
 #include <climits>
@@ -29,7 +30,6 @@ inline constexpr int oldest_version = 22800;
 inline constexpr int version_with_fused_broadcasts = 22902;
 
 inline constexpr int version_with_peer_pointers = 22902;
-inline constexpr int version_with_graph_settings = 23000;  // those of a Config
 
 inline constexpr Result success = 0;
 inline constexpr Result unhandled_cuda_error = 1;
@@ -56,10 +56,10 @@ struct UniqueId {
     char internal[128];
 };
 
-// ncclConfig_t of NCCL 2.30. NCCL 2.28 has its first 80 bytes, and that is the default.
-inline constexpr std::size_t config_bytes = 80;
+// ncclConfig_t of NCCL 2.30.5. NCCL 2.28 has its first 80 bytes, and that is the default.
+inline constexpr std::size_t oldest_config_bytes = 80;
 struct Config {
-    std::size_t size = config_bytes;
+    std::size_t size = oldest_config_bytes;
     unsigned int magic = 0xcafebeef;
     unsigned int version = 22809;
     int blocking = INT_MIN;  // INT_MIN: NCCL's default, here and below
@@ -76,13 +76,21 @@ struct Config {
     int nvls_ctas = INT_MIN;
     int channels_per_net_peer = INT_MIN;
     int nvlink_centric_sched = INT_MIN;
-    // since version_with_graph_settings
-    int graph_usage_mode = INT_MIN;
+    int graph_usage_mode = INT_MIN;  // since 2.29.0, as the next one
     int rma_contexts = INT_MIN;
-    int max_p2p_peers = INT_MIN;
-    int graph_stream_ordering = INT_MIN;
+    int max_p2p_peers = INT_MIN;  // since 2.30.0
+    int graph_stream_ordering = INT_MIN;  // since 2.30.5
 };
-static_assert(offsetof(Config, graph_usage_mode) == config_bytes);
+static_assert(offsetof(Config, graph_usage_mode) == oldest_config_bytes);
+
+// The versions of NCCL that have appended members to ncclConfig_t. NCCL takes the defaults for
+// members that are younger than the version that a configuration states.
+struct ConfigVersion {
+    int version;
+    std::size_t bytes;
+};
+inline constexpr ConfigVersion config_versions[] = {
+    {23005, sizeof(Config)}, {23000, sizeof(Config)}, {22900, offsetof(Config, max_p2p_peers)}};
 
 // The functions of NCCL that vescomm calls: symbol, member of Library, parameters.
 #define VESCOMM_NCCL_FUNCTIONS(X)                                                                  \

@@ -119,7 +119,7 @@ static_assert(nccl::window_alignment == NCCL_WIN_REQUIRED_ALIGNMENT);
 static_assert(sizeof(nccl::UniqueId) == sizeof(ncclUniqueId));
 
 // Later headers append members.
-static_assert(nccl::config_bytes <= sizeof(ncclConfig_t));
+static_assert(nccl::oldest_config_bytes <= sizeof(ncclConfig_t));
 static_assert(offsetof(nccl::Config, blocking) == offsetof(ncclConfig_t, blocking));
 static_assert(offsetof(nccl::Config, max_ctas) == offsetof(ncclConfig_t, maxCTAs));
 static_assert(offsetof(nccl::Config, net_name) == offsetof(ncclConfig_t, netName));
@@ -127,14 +127,14 @@ static_assert(offsetof(nccl::Config, comm_name) == offsetof(ncclConfig_t, commNa
 static_assert(offsetof(nccl::Config, cta_policy) == offsetof(ncclConfig_t, CTAPolicy));
 static_assert(offsetof(nccl::Config, nvlink_centric_sched) ==
               offsetof(ncclConfig_t, nvlinkCentricSched));
-#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 30, 0)
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 30, 5)
 static_assert(offsetof(nccl::Config, graph_usage_mode) == offsetof(ncclConfig_t, graphUsageMode));
 static_assert(offsetof(nccl::Config, rma_contexts) == offsetof(ncclConfig_t, numRmaCtx));
 static_assert(offsetof(nccl::Config, max_p2p_peers) == offsetof(ncclConfig_t, maxP2pPeers));
 static_assert(offsetof(nccl::Config, graph_stream_ordering) ==
               offsetof(ncclConfig_t, graphStreamOrdering));
-#else
-static_assert(nccl::config_bytes == sizeof(ncclConfig_t));
+#elif NCCL_VERSION_CODE < NCCL_VERSION(2, 29, 0)
+static_assert(nccl::oldest_config_bytes == sizeof(ncclConfig_t));
 #endif
 
 TEST(GpuDeclarations, TheDefaultConfigurationIsThatOfNccl) {

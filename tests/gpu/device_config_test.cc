@@ -28,7 +28,7 @@ TEST(NcclConfig, HasEachSettingInItsMember) {
         "maxP2pPeers=11,graphStreamOrdering=-1",
         23203);
     EXPECT_EQ(config.size, sizeof config);
-    EXPECT_EQ(config.version, 23000);
+    EXPECT_EQ(config.version, 23005);
     EXPECT_EQ(config.blocking, 1);
     EXPECT_EQ(config.cga_cluster_size, 1);
     EXPECT_STREQ(config.net_name, "IB");
@@ -48,9 +48,23 @@ TEST(NcclConfig, HasEachSettingInItsMember) {
     EXPECT_EQ(config.split_share, INT_MIN);
 }
 
+// NCCL drops members that are younger than the version of the configuration.
+TEST(NcclConfig, StatesTheYoungestVersionThatNcclKnows) {
+    const auto expect = [](int of_nccl, unsigned version, std::size_t bytes) {
+        const nccl::Config config = make_nccl_config("", of_nccl);
+        EXPECT_EQ(config.version, version) << of_nccl;
+        EXPECT_EQ(config.size, bytes) << of_nccl;
+    };
+    expect(22800, 22809, 80);
+    expect(22900, 22900, 88);
+    expect(23000, 23000, 96);
+    expect(23005, 23005, 96);
+    expect(23203, 23005, 96);
+}
+
 TEST(NcclConfig, IsThatOfAnOlderNccl) {
     const nccl::Config config = make_nccl_config("", 22809);
-    EXPECT_EQ(config.size, nccl::config_bytes);
+    EXPECT_EQ(config.size, nccl::oldest_config_bytes);
     EXPECT_EQ(config.version, 22809);
     try {
         make_nccl_config("CTAPolicy=1,maxP2pPeers=4", 22907);
@@ -97,7 +111,7 @@ TEST(NcclConfig, ReachesNcclFromEveryCreation) {
         EXPECT_EQ(seen.cta_policy, 1);
         EXPECT_STREQ(seen.net_name, "Socket");
         EXPECT_EQ(seen.max_ctas, 5);
-        EXPECT_EQ(seen.size, nccl::config_bytes);
+        EXPECT_EQ(seen.size, nccl::oldest_config_bytes);
 
         r.parent.value->barrier();
         vescomm_comm_t *part = nullptr;

@@ -225,7 +225,7 @@ TEST(KernelCalls, WrongArgumentsAreNamed) {
     options.beta2 = 0.9;
     options.parameter_type = VESCOMM_F64;
     EXPECT_INVALID(vescomm_gpu_adamw(a, a, a, a, &options, nullptr, &four, 1, stream),
-                   "the type is f64; it must be f32, bf16 or f16");
+                   "parameter_type is f64; it must be f32, bf16 or f16");
     options.parameter_type = 0;
     options.stochastic = 1;
     EXPECT_INVALID(vescomm_gpu_adamw(a, a, a, a, &options, nullptr, &four, 1, stream),

@@ -122,7 +122,8 @@ TEST(NarrowAdamWKernel, HasTheBitsOfTheHost) {
                 expect_bits_of_host({.type = type, .odd = odd}, 0);
                 // All places in a word of random bits, and a number below 0: the first piece begins
                 // at element 3.
-                for (const std::uint64_t first : {0ULL, 1ULL, 2ULL, 3ULL, 1ULL << 61, ~0ULL - 1})
+                for (const std::uint64_t first :
+                     {0ULL, 1ULL, 2ULL, 3ULL, 1ULL << 61, ~0ULL - 1, ~0ULL - 4})
                     expect_bits_of_host(
                         {.type = type, .stochastic = true, .first = first, .odd = odd}, first % 3);
             }

@@ -48,7 +48,7 @@ Links::Links(Comms &comms, const Mesh &mesh) : comms_(comms), shard_(comms, comm
         if (mesh.replicas() > 1) replica_.emplace(comms, comms.replica());
         if (mesh.expert_ranks > 1) experts_.emplace(comms, comms.shard(UnitKind::experts));
     });
-    if (replica_) replica_->require_sums();  // which no rank has, or all of them
+    if (replica_) replica_->require_sums();  // all ranks have replicas, or none
 }
 
 void Links::wait(const Event &event) {

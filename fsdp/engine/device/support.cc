@@ -20,14 +20,22 @@ namespace {
                               what, advice));
 }
 
-void require_update(const Group &group, vescomm_type_t master_type) {
+void require_update(const Group &group, const vescomm_fsdp_spec_options_t &options) {
+    const vescomm_optimizer_kind_t &kind = group.kind;
     if (!has_update(group))
-        refuse_on_device(fmt::format("optimizer \"{}\" has no device_step and is", group.kind.name),
-                         "use AdamW, set offload_to_host to 1");
-    if (master_type != VESCOMM_F32 && group.kind.device_step != nullptr)
-        refuse_on_device(fmt::format("masters in {} with the device_step of optimizer \"{}\" are",
-                                     formats::name_of(master_type), group.kind.name),
+        refuse_on_device(fmt::format("optimizer \"{}\" has no device_step and is", kind.name),
+                         "use AdamW, give its kind a device_step, set offload_to_host to 1");
+    const bool of_program = kind.device_step != nullptr || kind.device_matrix != nullptr;
+    if (options.master_type != VESCOMM_F32 && of_program)
+        refuse_on_device(fmt::format("masters in {} with the functions of optimizer \"{}\" are",
+                                     formats::name_of(options.master_type), kind.name),
                          "set master_type to VESCOMM_F32, set offload_to_host to 1");
+    if (options.partner_copy != 0 && (kind.matrix == nullptr) != (kind.device_matrix == nullptr))
+        refuse_on_device(
+            fmt::format("partner_copy with optimizer \"{}\", which has one of matrix and "
+                        "device_matrix, is",
+                        kind.name),
+            "give its kind both, set offload_to_host to 1");
 }
 
 }  // namespace
@@ -43,7 +51,7 @@ void require_options(const Spec &spec, const ModelPlan &plan) {
     if (!spec.offload_folder().empty())
         refuse_on_device("masters in files are", "set offload_folder to NULL");
     if (spec.options().offload_to_host != 0) return;  // every optimizer runs on the host
-    for (const Group &group : spec.groups()) require_update(group, spec.options().master_type);
+    for (const Group &group : spec.groups()) require_update(group, spec.options());
 }
 
 void require_support(const Spec &spec, const ModelPlan &plan) {

@@ -6,10 +6,12 @@
 
 namespace vescomm::fsdp::device {
 
-// A copy of the kind of AdamW, such as one with another name, has the same functions.
 bool has_update(const Group &group) {
-    return group.kind.device_step != nullptr ||
-           group.kind.step == vescomm_optimizer_get_adamw()->step;
+    const vescomm_optimizer_kind_t &kind = group.kind;
+    if (kind.device_step != nullptr) return true;
+    // A copy of the kind of AdamW, such as one with another name, has the same functions.
+    const bool matrices_too = kind.matrix == nullptr || kind.device_matrix != nullptr;
+    return kind.step == vescomm_optimizer_get_adamw()->step && matrices_too;
 }
 
 int update(const Group &group, const vescomm_optimizer_run_t &run, bool matrix,

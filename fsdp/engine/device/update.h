@@ -10,7 +10,7 @@
 
 namespace vescomm::fsdp::device {
 
-// True if the optimizer of a group can update device memory.
+// True if the optimizer of a group can update device memory, as it updates host memory.
 bool has_update(const Group &group);
 
 // Puts an update of device memory on the reduce stream. `matrix`: the run is one matrix, of a kind

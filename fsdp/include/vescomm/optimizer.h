@@ -164,16 +164,17 @@ typedef struct vescomm_optimizer_kind {
     int (*matrix)(void *context, const void *settings, const vescomm_optimizer_run_t *run);
     /** As `step`, for shards in device memory (VESCOMM_FSDP_DEVICE without offload_to_host):
      * master, gradient and the arrays of states have device addresses. It puts its work on @p
-     * stream, a cudaStream_t of the current device, and does not wait for it; the arrays stay until
-     * that work is complete, @p run and its pieces until the call returns. Copies of a partner
-     *  (vescomm_fsdp_spec_options_t.partner_copy) are updated by `step`, so both have the same
-     *  results then, to the bit. Without such copies `step` may just return an error. Not called
-     *  from several threads. With masters in bf16 or f16 it is not supported. NULL: an engine whose
-     *  shards are in device memory is not created, except with vescomm_optimizer_get_adamw(). */
+     * stream, a cudaStream_t of the current device, and does not wait for it. The arrays stay until
+     * that work is complete, @p run and its pieces until the call returns. Not called from several
+     * threads. Copies of a partner (vescomm_fsdp_spec_options_t.partner_copy) are updated by
+     * `step`, so both have the same results then, to the bit; without such copies `step` may just
+     * return an error. Not with masters in bf16 or f16. NULL: AdamW on device memory, if `step` is
+     * that of vescomm_optimizer_get_adamw(), and `matrix` is NULL or device_matrix is not;
+     * otherwise an engine whose shards are in device memory is not created. */
     int (*device_step)(void *context, const void *settings, const vescomm_optimizer_run_t *run,
                        void *stream);
-    /** As `matrix`, for shards in device memory: called instead of device_step. NULL: device_step
-     *  gets the matrices. */
+    /** As `matrix`, for shards in device memory: called instead of device_step. With copies of a
+     *  partner both are given, or none. NULL: device_step gets the matrices. */
     int (*device_matrix)(void *context, const void *settings, const vescomm_optimizer_run_t *run,
                          void *stream);
 } vescomm_optimizer_kind_t;

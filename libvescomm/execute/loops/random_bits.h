@@ -24,7 +24,8 @@ VESCOMM_INLINE constexpr std::uint64_t mix_bits(std::uint64_t z) {
 }
 
 VESCOMM_INLINE constexpr std::uint64_t random_word(std::uint64_t stream, std::uint64_t word) {
-    return mix_bits(stream + stream_gamma * (word + 1));
+    // Elements are counted modulo 2^64, so words are modulo 2^62.
+    return mix_bits(stream + stream_gamma * ((word & 0x3fffffffffffffff) + 1));
 }
 
 // The bits of four elements from any one on: `first` has the lowest 16.

@@ -125,10 +125,10 @@ typedef struct vescomm_gpu_comm_options {
     void *nccl_comm;
     /** Settings of ncclConfig_t that are passed to NCCL, by their names there and separated by
      *  commas: "cgaClusterSize=4,netName=IB". Numbers: cgaClusterSize, trafficClass,
-     *  collnetEnable, CTAPolicy, nvlsCTAs, nChannelsPerNetPeer, nvlinkCentricSched; with NCCL 2.30
-     *  and later also graphUsageMode, numRmaCtx, maxP2pPeers, graphStreamOrdering. Texts: netName,
-     *  commName. vescomm sets the others. Not used with nccl_comm. NULL: none. Borrowed for the
-     *  call. */
+     *  collnetEnable, CTAPolicy, nvlsCTAs, nChannelsPerNetPeer, nvlinkCentricSched; since NCCL 2.29
+     *  also graphUsageMode and numRmaCtx, since 2.30.0 maxP2pPeers, since 2.30.5
+     *  graphStreamOrdering. Texts: netName, commName. vescomm sets the others. Not used with
+     * nccl_comm. NULL: none. Borrowed for the call. */
     const char *nccl_config;
 } vescomm_gpu_comm_options_t;
 
@@ -644,8 +644,8 @@ VESCOMM_API vescomm_status_t vescomm_gpu_buffer_all_gather_v(vescomm_gpu_buffer_
  *                 With the method "peer" results are bit-identical to host memory: contributions
  *                 are reduced in the order of the ranks, and rounded once.
  * @return as vescomm_gpu_buffer_all_gather_v(). VESCOMM_ERROR_UNSUPPORTED: also for another type or
- *         operator, and if the vescomm_comm_t asks for reproducible sums and the method "peer" does
- *         not suit.
+ *         operator, and of floats if the vescomm_comm_t asks for reproducible sums and the method
+ *         "peer" does not suit.
  *
  * Collective: yes, same order.  Blocking: until it is on the stream, at most the timeout.
  * Threads: one at a time per communicator.

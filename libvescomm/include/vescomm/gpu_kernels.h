@@ -231,7 +231,7 @@ typedef struct vescomm_gpu_adamw_options {
     vescomm_type_t parameter_type; /**< f32, bf16 or f16. 0: f32 */
     /** With parameters in bf16 or f16. Not 0: they are rounded stochastically, as masters of the
      *  FSDP engine are, by 16 random bits for each element, which are a function of the next two
-     *  members. 0: to the nearest, ties to even. */
+     *  members; with f32 it is an error. 0: to the nearest, ties to even. */
     int32_t stochastic;
     uint64_t random_stream; /**< another one for each step, such as seed + step */
     uint64_t random_first; /**< number in the stream of element 0 of the parameters, modulo 2^64 */

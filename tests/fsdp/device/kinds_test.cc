@@ -188,7 +188,9 @@ std::vector<UnitModel> model_with_matrices() {
 Described described_with(const vescomm_optimizer_kind_t &kind, const std::string &preset,
                          const vescomm_fsdp_spec_options_t &options) {
     Described described = describe(model_with_matrices(), preset, options);
-    described.spec.add_group(all_ids(described), &kind, nullptr);
+    const vescomm_adamw_settings_t of_adamw = vescomm_adamw_settings_init();
+    described.spec.add_group(all_ids(described), &kind,
+                             kind.settings_bytes > 0 ? &of_adamw : nullptr);
     return described;
 }
 
@@ -204,6 +206,18 @@ std::vector<float> trained_on_host(const vescomm_optimizer_kind_t &kind) {
     return seen;
 }
 
+// Trains again, and compares the copies of partners with the shards.
+void expect_equal_copies(Communicator &comm, const vescomm_optimizer_kind_t &kind,
+                         const std::string &preset, const vescomm_fsdp_spec_options_t &options) {
+    gpu_double::Device device(comm.rank());
+    const Described described = described_with(kind, preset, on_device(options));
+    Engine engine(described.spec, comm);
+    fill(engine);
+    for (int step = 0; step < training.steps; ++step)
+        step_on_device(engine, comm, described, training, step, device);
+    engine.check_replicas();
+}
+
 void expect_values_of_the_host(const vescomm_optimizer_kind_t &kind, int ranks,
                                const std::string &preset,
                                const vescomm_fsdp_spec_options_t &options) {
@@ -213,6 +227,7 @@ void expect_values_of_the_host(const vescomm_optimizer_kind_t &kind, int ranks,
         const Outcome outcome =
             train_on_device(comm, described_with(kind, preset, on_device(options)), training);
         EXPECT_TRUE(outcome.parameters == expected);
+        if (options.partner_copy != 0) expect_equal_copies(comm, kind, preset, options);
     });
     EXPECT_EQ(gpu_double::take_violations(), "");
 }
@@ -279,22 +294,58 @@ TEST(DeviceKinds, MayFail) {
     });
 }
 
-TEST(DeviceKinds, NeedMastersInF32) {
-    vescomm_fsdp_spec_options_t options = on_device();
-    options.compute_type = options.master_type = VESCOMM_BF16;
+void expect_refused(const vescomm_optimizer_kind_t &kind,
+                    const vescomm_fsdp_spec_options_t &options, const std::string &sentence) {
     run_ranks(2, [&](Communicator &comm) {
         const gpu_double::Device device(comm.rank());
         try {
-            const Engine engine(described_with(momentum(), "zero3", options).spec, comm);
-            ADD_FAILURE() << "created";
+            const Engine engine(described_with(kind, "zero3", on_device(options)).spec, comm);
+            ADD_FAILURE() << "created, not refused: " << sentence;
         } catch (const Error &error) {
             EXPECT_EQ(error.status(), VESCOMM_ERROR_UNSUPPORTED);
-            EXPECT_NE(std::string(error.what())
-                          .find("masters in bf16 with the device_step of optimizer \"momentum\""),
-                      std::string::npos)
-                << error.what();
+            EXPECT_NE(std::string(error.what()).find(sentence), std::string::npos) << error.what();
         }
     });
+}
+
+vescomm_optimizer_kind_t adamw_with_matrices() {
+    vescomm_optimizer_kind_t kind = *vescomm_optimizer_get_adamw();
+    kind.name = "adamw with matrices";
+    kind.needs = [](void *, const void *settings, vescomm_optimizer_needs_t *needs,
+                    const char **reason) {
+        const vescomm_optimizer_kind_t *adamw = vescomm_optimizer_get_adamw();
+        const int result = adamw->needs(adamw->context, settings, needs, reason);
+        needs->block_elements = -1;
+        return result;
+    };
+    return kind;
+}
+
+TEST(DeviceKinds, NeedMastersInF32) {
+    vescomm_fsdp_spec_options_t options = vescomm_fsdp_spec_options_init();
+    options.compute_type = options.master_type = VESCOMM_BF16;
+    expect_refused(momentum(), options,
+                   "masters in bf16 with the functions of optimizer \"momentum\" are");
+    vescomm_optimizer_kind_t kind = adamw_with_matrices();
+    kind.device_matrix = whole_matrices().device_matrix;
+    expect_refused(kind, options, "masters in bf16 with the functions of optimizer \"adamw with");
+}
+
+TEST(DeviceKinds, NeedAFunctionForMatricesIfTheHostHasOne) {
+    vescomm_fsdp_spec_options_t options = vescomm_fsdp_spec_options_init();
+    vescomm_optimizer_kind_t kind = adamw_with_matrices();
+    kind.matrix = matrix_step;
+    expect_refused(kind, options, "optimizer \"adamw with matrices\" has no device_step");
+    options.partner_copy = 1;
+    kind.device_step = momentum().device_step;
+    expect_refused(kind, options, "which has one of matrix and device_matrix");
+}
+
+TEST(DeviceKinds, MatricesOfAdamWMayHaveAFunctionOfTheProgram) {
+    vescomm_optimizer_kind_t kind = adamw_with_matrices();
+    kind.matrix = matrix_step;
+    kind.device_matrix = whole_matrices().device_matrix;
+    expect_values_of_the_host(kind, 3, "zero3", vescomm_fsdp_spec_options_init());
 }
 
 }  // namespace

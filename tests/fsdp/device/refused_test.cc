@@ -46,7 +46,7 @@ TEST(DeviceEngine, RefusesReproducibleSums) {
     unsetenv("VESCOMM_REPRODUCIBLE");
 }
 
-TEST(DeviceEngine, RefusesOptimizersWithoutAKernel) {
+TEST(DeviceEngine, RefusesOptimizersWithoutADeviceStep) {
     expect_refused(
         [] {
             Described described = describe(odd_model(), "zero3", on_device());
@@ -56,8 +56,7 @@ TEST(DeviceEngine, RefusesOptimizersWithoutAKernel) {
             return described;
         },
         "optimizer \"sgd\" has no device_step and is not supported on device memory; use AdamW, "
-        "set "
-        "offload_to_host to 1");
+        "give its kind a device_step, set offload_to_host to 1");
 }
 
 }  // namespace

@@ -39,8 +39,7 @@ void add_access(const Access &access) {
                                {running.number, stream.ran.at(running.number), running.name,
                                 stream.device, allocation->device != stream.device},
                                stream.ran);
-    // Meetings with a rank that has died end early, and what they were for is undefined.
-    if (!other.empty() && state().ended.empty())
+    if (!other.empty() && !state().rank_has_died)
         violation(text + " without a meeting after " + other +
                   ", which accesses the same bytes on another device or stream");
 }
@@ -87,6 +86,11 @@ void see_flags(const std::vector<const void *> &flags, std::uint32_t value) {
         join(running.stream->ran, *found->second);
         state().raised.erase(found);
     }
+}
+
+void note_death() {
+    const Lock lock(state().mutex);
+    state().rank_has_died = true;
 }
 
 void set_mapping_check(MappingCheck check) {

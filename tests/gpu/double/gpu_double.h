@@ -186,7 +186,10 @@ int current_process();
 // A process has ended: work on its streams does not run any more, and its communicators are those
 // of a dead rank.
 void end_streams(int process);
-void end_communicators(int process);
+// Returns whether it had one that was neither destroyed nor aborted: a rank has died.
+bool end_communicators(int process);
+// From now on the order between devices is not judged: meetings with the dead rank end early.
+void note_death();
 // The calling thread ends, and its process has ended: an open group is no violation.
 void leave_group();
 // Pinned memory, with zeros, comes from this function, and is not freed.

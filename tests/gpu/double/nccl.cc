@@ -53,14 +53,14 @@ bool wait_for_work(std::unique_lock<std::mutex> &lock, ncclComm &comm) {
 
 bool valid(const nccl::Config *config) {
     if (config == nullptr) return true;
-    // The version of the program knows a configuration of its size.
-    const bool known = config->size == nccl::config_bytes
-                           ? config->version >= 22800
-                           : config->size == sizeof *config &&
-                                 config->version >= nccl::version_with_graph_settings;
-    if (config->magic != 0xcafebeef || !known) return false;
+    std::size_t bytes = config->version >= 22800 ? nccl::oldest_config_bytes : 0;
+    for (const nccl::ConfigVersion &one : nccl::config_versions)
+        if (config->version >= static_cast<unsigned>(one.version))
+            bytes = std::max(bytes, one.bytes);
+    if (config->magic != 0xcafebeef || config->size != bytes) return false;
     nccl::Config seen;
-    std::memcpy(&seen, config, config->size);
+    std::memcpy(static_cast<void *>(&seen), config, config->size);
+    if (config->version < 23005) seen.graph_stream_ordering = INT_MIN;  // as NCCL does
     const std::lock_guard<std::mutex> lock(comms().mutex);
     comms().last_config = seen;
     return true;
@@ -134,14 +134,18 @@ void kill_device(int device) {
     }
 }
 
-void end_communicators(int process) {
+bool end_communicators(int process) {
     const std::lock_guard<std::mutex> lock(comms().mutex);
+    comms().ended.insert(process);
+    bool died = false;
     for (ncclComm *comm : comms().all) {
         if (comm->process != process || comm->destroyed) continue;
         const std::lock_guard<std::mutex> group_lock(comm->group->mutex);
+        died = died || !comm->aborted;
         comm->dead = comm->process_ended = true;
         comm->group->changed.notify_all();
     }
+    return died;
 }
 
 nccl::Config last_config() {
@@ -204,6 +208,7 @@ int ncclCommInitRankConfig(nccl::Comm *out, int ranks, nccl::UniqueId id, int ra
         auto &group = comms().groups[std::string(id.internal, sizeof id.internal)];
         if (!group) group = std::make_shared<Group>(ranks);
         comm->group = group;
+        comm->dead = comm->process_ended = comms().ended.contains(comm->process);
         comms().all.push_back(comm);
     }
     Group &group = *comm->group;

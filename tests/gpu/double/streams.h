@@ -105,6 +105,7 @@ struct State {
     DeviceMemory memory;
     PinnedMemory pinned;
     std::set<int> ended;  // processes
+    bool rank_has_died = false;  // see note_death()
     std::set<const void *> events, graphs;  // that exist; instances of graphs, too
     PinnedAllocation pinned_allocation = nullptr;
     std::set<int> failed;  // devices whose kernels have accessed an illegal address

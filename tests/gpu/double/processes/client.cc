@@ -39,7 +39,8 @@ int connected(const Hello &hello, Welcome &welcome) {
 void map(std::uint64_t address, std::size_t bytes, int access, int flags, int file) {
     void *wanted = reinterpret_cast<void *>(address);
     if (mmap(wanted, bytes, access, flags | MAP_FIXED_NOREPLACE | MAP_NORESERVE, file, 0) != wanted)
-        give_up("memory of gpu_double_run cannot be mapped at its address");
+        give_up(std::string("memory of gpu_double_run cannot be mapped at its address: ") +
+                std::strerror(errno));
 }
 
 // This process. Its connection ends with it.
@@ -50,6 +51,7 @@ public:
         const std::string file = "/proc/" + std::to_string(welcome_.server) + "/fd/" +
                                  std::to_string(welcome_.pinned_file);
         const int opened = open(file.c_str(), O_RDWR | O_CLOEXEC);
+        if (opened < 0) give_up(file + " cannot be opened: " + std::strerror(errno));
         map(welcome_.pinned, welcome_.pinned_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, opened);
         close(opened);
         // No other memory of this process has addresses of the device.
@@ -74,6 +76,8 @@ const Process &process() {
     static const Process *const the_process = new Process;
     return *the_process;
 }
+
+thread_local int device_of_thread = 0;
 
 // True when the connection of the calling thread has ended, and the thread still makes calls.
 thread_local bool thread_has_ended = false;
@@ -103,9 +107,19 @@ Answer ask(const Connection &connection, Function function, const Writer &call) 
 }  // namespace
 
 Answer ask(Function function, const Writer &call) {
-    if (thread_has_ended) return ask(Connection(), function, call);
+    if (thread_has_ended) {
+        const Connection again;
+        Writer device;
+        device.put(device_of_thread);
+        ask(again, Function::cudaSetDevice, device);
+        return ask(again, function, call);
+    }
     thread_local const Connection connection;
     return ask(connection, function, call);
+}
+
+void keep_device(int device) {
+    device_of_thread = device;
 }
 
 bool is_shared(const void *address) {

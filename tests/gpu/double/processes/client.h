@@ -19,6 +19,9 @@ struct Answer {
 // Ends the process if gpu_double_run has gone.
 Answer ask(Function function, const Writer &call);
 
+// The calling thread has this device, also if its connection has ended.
+void keep_device(int device);
+
 // True for addresses that gpu_double_run can access: device memory and pinned memory.
 bool is_shared(const void *address);
 

@@ -48,6 +48,7 @@ int cudaGetDevice(int *device) {
     FORWARD(cudaGetDevice, device);
 }
 int cudaSetDevice(int device) {
+    processes::keep_device(device);
     FORWARD(cudaSetDevice, device);
 }
 int cudaRuntimeGetVersion(int *version) {

@@ -55,12 +55,11 @@ int ncclCommSplit(nccl::Comm comm, int color, int key, nccl::Comm *child, nccl::
 }
 int ncclCommShrink(nccl::Comm comm, int *excluded, int count, nccl::Comm *child,
                    nccl::Config *config, int flags) {
-    if (excluded == nullptr || count < 0 || config == nullptr || !blocks(config))
-        return nccl::invalid_argument;
+    if (excluded == nullptr || count < 0 || !blocks(config)) return nccl::invalid_argument;
     Writer call;
     call.put(comm);
     call.put_bytes(excluded, static_cast<std::size_t>(count) * sizeof *excluded);
-    call.put(*config);
+    processes::put_argument(call, config);
     call.put(flags);
     Answer answer = ask(Function::ncclCommShrink, call);
     *child = answer.rest.get<nccl::Comm>();

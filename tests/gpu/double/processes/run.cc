@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -37,7 +38,10 @@ public:
     SocketFolder(const SocketFolder &) = delete;
     SocketFolder &operator=(const SocketFolder &) = delete;
 
-    void remove() const { std::filesystem::remove_all(path_); }
+    void remove() const noexcept {
+        std::error_code ignored;
+        std::filesystem::remove_all(path_, ignored);
+    }
     std::string socket() const { return path_ / "socket"; }
 
 private:
@@ -86,14 +90,15 @@ int main(int argc, char **argv) {
     const SocketFolder folder;
     socket_folder = &folder;
     gpu_double::set_strict_end(end_program);
-    new gpu_double::processes::Server(folder.socket());  // until the process ends
+    // Until the process ends.
+    auto *const server = new gpu_double::processes::Server(folder.socket());
     std::signal(SIGINT, pass_on);
     std::signal(SIGTERM, pass_on);
     child = start(argv + 1, folder.socket());
     if (child < 0) return 127;
     int status = 0;
-    while (waitpid(child, &status, 0) < 0) {
-    }
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
+    server->wait_for_connections();
     if (const std::string broken = gpu_double::take_violations(); !broken.empty()) {
         std::fprintf(stderr, "gpu double:\n%s", broken.c_str());
         return 70;

@@ -100,10 +100,10 @@ int shrink(Reader &call, Writer &answer) {
     const std::span<const char> ranks = call.get_bytes();
     std::vector<int> excluded(ranks.size() / sizeof(int));
     std::memcpy(excluded.data(), ranks.data(), ranks.size());
-    auto config = call.get<nccl::Config>();
+    Argument<nccl::Config *> config(call);
     nccl::Comm child = nullptr;
     const int result = ncclCommShrink(comm, excluded.data(), static_cast<int>(excluded.size()),
-                                      &child, &config, call.get<int>());
+                                      &child, config.value(), call.get<int>());
     answer.put(child);
     return result;
 }
@@ -178,15 +178,34 @@ Server::Server(const std::string &path) {
 void Server::accept_all(int listener) {
     for (;;) {
         const int socket = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
-        if (socket >= 0) std::thread([=, this] { serve(socket); }).detach();
-        else if (errno != EINTR && errno != ECONNABORTED) fail("gpu double: accept4()");
+        if (socket >= 0) {
+            {
+                const std::lock_guard<std::mutex> lock(mutex_);
+                ++connections_;
+            }
+            std::thread([=, this] { serve_and_close(socket); }).detach();
+        } else if (errno != EINTR && errno != ECONNABORTED) fail("gpu double: accept4()");
     }
+}
+
+void Server::serve_and_close(int socket) {
+    // The thread of the program may have left a group open, which its end here reports.
+    std::thread([=, this] { serve(socket); }).join();
+    close(socket);
+    const std::lock_guard<std::mutex> lock(mutex_);
+    --connections_;
+    changed_.notify_all();
+}
+
+void Server::wait_for_connections() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    changed_.wait_for(lock, std::chrono::seconds(5), [&] { return connections_ == 0; });
 }
 
 void Server::serve(int socket) {
     Hello hello;
     Welcome welcome;
-    if (!receive_all(socket, &hello, sizeof hello)) fail("gpu double: a connection without Hello");
+    if (!receive_all(socket, &hello, sizeof hello)) return;  // the program was killed
     const bool is_process = hello.process == 0;
     const int number = is_process ? ++processes_ : static_cast<int>(hello.process);
     welcome.process = static_cast<std::uint32_t>(number);
@@ -198,25 +217,20 @@ void Server::serve(int socket) {
     char nothing = 0;
     receive_all(socket, &nothing, sizeof nothing);
     end_streams(number);
-    end_communicators(number);
-    close(socket);
+    if (end_communicators(number)) note_death();
 }
 
 void Server::serve_thread(int socket) {
     std::uint32_t code = 0;
     std::vector<char> bytes;
     while (receive_message(socket, code, bytes)) {
-        if (code == static_cast<std::uint32_t>(Function::the_thread_ends)) {
-            close(socket);
-            return;
-        }
+        if (code == static_cast<std::uint32_t>(Function::the_thread_ends)) return;
         Reader call(std::move(bytes));
         Writer answer;
         const int result = handlers[code](call, answer);
         if (!send_message(socket, static_cast<std::uint32_t>(result), answer)) break;
     }
     leave_group();  // the process has ended
-    close(socket);
 }
 
 }  // namespace gpu_double::processes

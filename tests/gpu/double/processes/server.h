@@ -5,6 +5,7 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
@@ -35,14 +36,21 @@ class Server {
 public:
     // Listens at the path of a socket, which must not exist.
     explicit Server(const std::string &path);
+    // Waits until all connections have ended, at most some seconds: the calls of a dead process may
+    // not end.
+    void wait_for_connections();
 
 private:
     void accept_all(int listener);
+    void serve_and_close(int socket);
     void serve(int socket);
     void serve_thread(int socket);
 
     SharedMemory pinned_;
     std::atomic<int> processes_{0};
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    int connections_ = 0;
 };
 
 }  // namespace gpu_double::processes
