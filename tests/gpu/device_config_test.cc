@@ -127,6 +127,30 @@ TEST(NcclConfig, ReachesNcclFromEveryCreation) {
     EXPECT_EQ(take_violations(), "");
 }
 
+// Rank 2 is a part of its own, whose setting this NCCL does not have. NCCL is not called, so no
+// rank waits for it, and the parent stays usable.
+TEST(NcclConfig, OfOnePartIsAnErrorOfAllRanksOfASplit) {
+    run_devices(node_of_ranks(3), [](DeviceRank &r) {
+        ASSERT_EQ(r.create(device_options()), VESCOMM_OK) << vescomm_get_last_error();
+        vescomm_comm_t *part = nullptr;
+        ASSERT_EQ(vescomm_comm_split(&r.parent, r.rank == 2 ? 1 : 0, 0, nullptr, &part),
+                  VESCOMM_OK);
+        vescomm_gpu_comm_options_t options = device_options();
+        if (r.rank == 2) options.nccl_config = "maxP2pPeers=4";
+        vescomm_gpu_comm_t *made = nullptr;
+        expect_error(vescomm_gpu_comm_split(r.gpu, part, &options, &made),
+                     VESCOMM_ERROR_UNSUPPORTED, "maxP2pPeers needs NCCL 2.30.0 or later");
+        EXPECT_EQ(made, nullptr);
+        auto *data = r.upload(std::vector<float>{1});
+        EXPECT_EQ(vescomm_gpu_all_reduce(r.gpu, data, data, 1, VESCOMM_F32, VESCOMM_SUM, r.stream),
+                  VESCOMM_OK);
+        EXPECT_EQ(vescomm_gpu_wait(r.gpu, r.stream), VESCOMM_OK) << vescomm_get_last_error();
+        EXPECT_EQ(r.read(data, 1), std::vector<float>{3});
+        EXPECT_EQ(vescomm_comm_free(part), VESCOMM_OK);
+    });
+    EXPECT_EQ(take_violations(), "");
+}
+
 TEST(NcclConfig, IsTheSameOnAllRanks) {
     run_devices(node_of_ranks(2), [](DeviceRank &r) {
         vescomm_gpu_comm_options_t options = device_options();

@@ -160,7 +160,7 @@ TEST(GpuKernelsHpp, ArraysThatAreTooShortAreRefusedBeforeTheCall) {
     expect_refused([&] { gpu::adamw(four, four, one, four, options, nullptr, all, stream); },
                    "4 elements from 0 on, and m has 1");
     expect_error([&] { gpu::adamw(bytes, four, four, four, options, nullptr, all, stream); },
-                 VESCOMM_ERROR_INVALID_ARGUMENT, "the type is i8");
+                 VESCOMM_ERROR_INVALID_ARGUMENT, "parameter_type is i8");
     expect_refused([&] { gpu::adamw(four, words, four, four, options, nullptr, all, stream); },
                    "gradients has elements of type 13");
     expect_error([&] { gpu::zero(four, negative, stream); }, VESCOMM_ERROR_INVALID_ARGUMENT, "-1");
