@@ -28,7 +28,7 @@ enum class Last { waits, frees_its_engine, aborts_the_communicator };
 void leave_one_rank_behind(
     const Meshed &mesh, Last last, double timeout_seconds,
     const std::function<void(int rank, const std::function<void()> &step)> &expect) {
-    std::latch ended(mesh.ranks - 1);
+    std::latch trained(mesh.ranks), ended(mesh.ranks - 1);
     run_ranks(
         mesh.ranks,
         [&](Communicator &comm) {
@@ -42,6 +42,7 @@ void leave_one_rank_behind(
                 engine.step();
             };
             step();
+            trained.arrive_and_wait();  // an abort ends the first step of no rank
             if (comm.rank() == mesh.ranks - 1 && last == Last::aborts_the_communicator)
                 check(vescomm_comm_abort(comm.get(), "a watchdog ends the job"));
             if (comm.rank() == mesh.ranks - 1)
