@@ -9,6 +9,7 @@
 #include "fsdp/adamw.h"
 #include "fsdp/optimizers/adam8bit.h"
 #include "fsdp/optimizers/adamw_settings.h"
+#include "fsdp/optimizers/settings.h"
 #include "vescomm/optimizer.h"
 
 namespace vescomm::fsdp {
@@ -66,19 +67,7 @@ int step(void *, const void *settings, const vescomm_optimizer_run_t *run) noexc
 
 const vescomm_optimizer_kind_t *vescomm_optimizer_get_adam8bit(void) {
     static const vescomm_adamw_settings_t defaults = vescomm_adamw_settings_init();
-    static const vescomm_optimizer_kind_t kind = {
-        sizeof kind,
-        sizeof defaults,
-        "adam8bit",
-        nullptr,
-        vescomm::fsdp::needs,
-        vescomm::fsdp::step,
-        &defaults,
-        1,
-        0,
-        nullptr,
-        nullptr,
-        nullptr,
-    };
+    static const vescomm_optimizer_kind_t kind =
+        vescomm::fsdp::make_kind("adam8bit", defaults, vescomm::fsdp::needs, vescomm::fsdp::step);
     return &kind;
 }

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "vescomm/optimizer.h"
+
 namespace vescomm::fsdp {
 
 // Returns the caller's settings, which may come from an older header: members after its struct_size
@@ -16,6 +18,21 @@ Settings read_settings(const void *settings, Settings defaults) noexcept {
     std::memcpy(&size, settings, sizeof size);
     std::memcpy(&defaults, settings, std::min<std::size_t>(size, sizeof defaults));
     return defaults;
+}
+
+// A kind of this library, whose `step` may run in several threads. `defaults` outlive it.
+template <typename Settings>
+vescomm_optimizer_kind_t make_kind(const char *name, const Settings &defaults,
+                                   decltype(vescomm_optimizer_kind_t::needs) needs,
+                                   decltype(vescomm_optimizer_kind_t::step) step) noexcept {
+    vescomm_optimizer_kind_t kind = vescomm_optimizer_kind_init();
+    kind.settings_bytes = sizeof defaults;
+    kind.name = name;
+    kind.needs = needs;
+    kind.step = step;
+    kind.default_settings = &defaults;
+    kind.concurrent = 1;
+    return kind;
 }
 
 }  // namespace vescomm::fsdp

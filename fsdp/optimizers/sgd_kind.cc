@@ -72,19 +72,7 @@ int step(void *, const void *settings, const vescomm_optimizer_run_t *run) noexc
 
 const vescomm_optimizer_kind_t *vescomm_optimizer_get_sgd(void) {
     static const vescomm_sgd_settings_t defaults = vescomm_sgd_settings_init();
-    static const vescomm_optimizer_kind_t kind = {
-        sizeof kind,
-        sizeof defaults,
-        "sgd",
-        nullptr,
-        vescomm::fsdp::needs,
-        vescomm::fsdp::step,
-        &defaults,
-        1,
-        0,
-        nullptr,
-        nullptr,
-        nullptr,
-    };
+    static const vescomm_optimizer_kind_t kind =
+        vescomm::fsdp::make_kind("sgd", defaults, vescomm::fsdp::needs, vescomm::fsdp::step);
     return &kind;
 }

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/types.h"
+#include "execute/kernels.h"
 #include "gpu/nccl_types.h"
 #include "gpu/unaligned_text.h"
 
@@ -28,7 +29,7 @@ nccl::Op nccl_op(const char *function, vescomm_op_t op, vescomm_type_t type) {
         case VESCOMM_MAX:
             return nccl::max;
         case VESCOMM_AVERAGE:
-            if (depends_on_order(type)) return nccl::average;  // of floats
+            if (is_float(type)) return nccl::average;
             break;
         default:
             break;
@@ -40,11 +41,6 @@ nccl::Op nccl_op(const char *function, vescomm_op_t op, vescomm_type_t type) {
 }
 
 }  // namespace
-
-bool depends_on_order(vescomm_type_t type) {
-    return type == VESCOMM_F32 || type == VESCOMM_F64 || type == VESCOMM_F16 ||
-           type == VESCOMM_BF16;
-}
 
 void refuse(const char *function, const std::string &why) {
     throw Error(VESCOMM_ERROR_INVALID_ARGUMENT, std::string(function) + ": " + why);
@@ -82,7 +78,7 @@ void check_layout(const char *function, const DeviceCommunicator &comm, const La
 }
 
 void check_reproducible(const char *function, const DeviceCommunicator &comm, vescomm_type_t type) {
-    if (comm.comm().reproducible() && comm.ranks() > 1 && depends_on_order(type))
+    if (comm.comm().reproducible() && comm.ranks() > 1 && is_float(type))
         throw Error(
             VESCOMM_ERROR_UNSUPPORTED,
             std::string(function) +

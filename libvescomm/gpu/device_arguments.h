@@ -32,10 +32,7 @@ void check_layout(const char *function, const DeviceCommunicator &comm, const La
 void check_reduces(const char *function, std::int32_t reduces, vescomm_type_t type);
 // NCCL's type and operator.
 Reduction checked_reduction(const char *function, vescomm_type_t type, vescomm_op_t op);
-// True if a reduction of the type depends on its order: for floats.
-bool depends_on_order(vescomm_type_t type);
-// Refuses reductions by NCCL that depend on their order, if the communicator asks for reproducible
-// ones.
+// Refuses reductions of floats by NCCL if the communicator asks for reproducible ones.
 void check_reproducible(const char *function, const DeviceCommunicator &comm, vescomm_type_t type);
 
 }  // namespace vescomm::internal::device

@@ -7,6 +7,7 @@
 #include "base/types.h"
 #include "comm/agree.h"
 #include "comm/same_layout.h"
+#include "execute/kernels.h"
 #include "gpu/device_arguments.h"
 
 namespace vescomm::internal {
@@ -135,7 +136,7 @@ DeviceProblem DeviceBuffer::problem(const DeviceCommunicator &comm, bool reduces
     problem.lone_buffer = comm.ranks() == 1;
     problem.borrowed = comm.options().borrowed != nullptr;
     problem.reproducible =
-        comm.comm().reproducible() && comm.ranks() > 1 && device::depends_on_order(options_.type);
+        comm.comm().reproducible() && comm.ranks() > 1 && is_float(options_.type);
     if (problem.no_peers.empty() && comm.find_memory(memory())->peers.empty())
         problem.no_peers = "not all ranks can address one another's memory";
     return problem;

@@ -23,9 +23,10 @@ void check_apart(const char *function, std::vector<const DeviceBuffer *> buffers
     }
 }
 
-// The communicator of all buffers, ready for a call.
+// The communicator of all buffers, ready for a call on the stream.
 std::shared_ptr<DeviceCommunicator> checked_comm(const char *function,
-                                                 std::span<DeviceBuffer *const> buffers) {
+                                                 std::span<DeviceBuffer *const> buffers,
+                                                 cuda::Stream stream) {
     const auto comm = buffers[0]->comm(function);
     for (const DeviceBuffer *buffer : buffers)
         if (buffer->comm(function) != comm)
@@ -36,7 +37,7 @@ std::shared_ptr<DeviceCommunicator> checked_comm(const char *function,
     for (const DeviceBuffer *buffer : buffers)
         if (buffer->placement().size() != 0) some.push_back(buffer);
     check_apart(function, std::move(some));
-    comm->check_call(function);
+    comm->check_call(function, stream);
     return comm;
 }
 
@@ -108,8 +109,7 @@ void run_group(const char *function, DeviceCommunicator &comm,
 void all_gather_v(std::span<DeviceBuffer *const> buffers, cuda::Stream stream) {
     const char *function = "vescomm_gpu_buffer_all_gather_v";
     if (buffers.empty()) return;
-    const auto comm = checked_comm(function, buffers);
-    comm->check_default_stream(function, stream);
+    const auto comm = checked_comm(function, buffers, stream);
     run_group(function, *comm, buffers, {}, stream);
 }
 
@@ -117,8 +117,7 @@ void reduce_scatter_v(std::span<DeviceBuffer *const> buffers, vescomm_op_t op,
                       cuda::Stream stream) {
     const char *function = "vescomm_gpu_buffer_reduce_scatter_v";
     if (buffers.empty()) return;
-    const auto comm = checked_comm(function, buffers);
-    comm->check_default_stream(function, stream);
+    const auto comm = checked_comm(function, buffers, stream);
     std::vector<Reduction> reductions;
     for (const DeviceBuffer *buffer : buffers)
         reductions.push_back(checked_reduction(function, buffer->type(), op));

@@ -59,8 +59,7 @@ DeviceProblem problem_of(const DeviceCommunicator &comm, const DevicePlacement &
 void all_gather_v(DeviceCommunicator &comm, const Layout &layout, vescomm_type_t type,
                   const void *source, void *output, cuda::Stream stream) {
     const char *function = "vescomm_gpu_all_gather_v";
-    comm.check_call(function);
-    comm.check_default_stream(function, stream);
+    comm.check_call(function, stream);
     const DevicePlacement placement = checked_placement(function, comm, layout, type);
     RaggedCall call;
     call.placement = &placement;
@@ -72,8 +71,7 @@ void all_gather_v(DeviceCommunicator &comm, const Layout &layout, vescomm_type_t
 void reduce_scatter_v(DeviceCommunicator &comm, const Layout &layout, vescomm_type_t type,
                       vescomm_op_t op, void *source, void *output, cuda::Stream stream) {
     const char *function = "vescomm_gpu_reduce_scatter_v";
-    comm.check_call(function);
-    comm.check_default_stream(function, stream);
+    comm.check_call(function, stream);
     const DevicePlacement placement = checked_placement(function, comm, layout, type);
     const Reduction reduction = checked_reduction(function, type, op);
     check_reproducible(function, comm, type);
@@ -87,8 +85,7 @@ void reduce_scatter_v(DeviceCommunicator &comm, const Layout &layout, vescomm_ty
 void all_reduce(DeviceCommunicator &comm, const void *source, void *output, std::int64_t count,
                 vescomm_type_t type, vescomm_op_t op, cuda::Stream stream) {
     const char *function = "vescomm_gpu_all_reduce";
-    comm.check_call(function);
-    comm.check_default_stream(function, stream);
+    comm.check_call(function, stream);
     check_type(function, type);
     check_count(function, count);
     const Reduction reduction = checked_reduction(function, type, op);
@@ -116,8 +113,7 @@ void all_reduce(DeviceCommunicator &comm, const void *source, void *output, std:
 void broadcast(DeviceCommunicator &comm, void *data, std::int64_t count, vescomm_type_t type,
                int root, cuda::Stream stream) {
     const char *function = "vescomm_gpu_broadcast";
-    comm.check_call(function);
-    comm.check_default_stream(function, stream);
+    comm.check_call(function, stream);
     check_type(function, type);
     check_count(function, count);
     if (root < 0 || root >= comm.ranks())

@@ -100,9 +100,9 @@ public:
     void check_failures();
     // Throws unless a call can be made: check(), and the current device must be that of create().
     void check_call(const char *function);
-    // Throws INVALID_ARGUMENT if work on the default stream would make a capture invalid. Every
-    // collective calls it after check_call().
-    void check_default_stream(const char *function, cuda::Stream stream);
+    // The same for a call that puts work on the stream: also throws INVALID_ARGUMENT for the
+    // default stream while that would make a capture invalid.
+    void check_call(const char *function, cuda::Stream stream);
     // Throws unless the current device is that of create().
     void check_device(const char *function);
     // This rank makes a collective call, whose arguments are checked. Throws MISMATCH, which breaks

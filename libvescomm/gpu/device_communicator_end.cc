@@ -30,7 +30,7 @@ void DeviceCommunicator::close() {
     if (std::exchange(closed_, true)) return;
     const RelaxedCapture relaxed(libraries_.cuda);
     std::exception_ptr failure;
-    bool idle = false, stays_registered = false;
+    bool idle = false;
     const bool was_broken = comm_->failure().broken();
     if (was_broken) abort_nccl();
     else {
@@ -48,8 +48,9 @@ void DeviceCommunicator::close() {
             if (workspace_ != nullptr) release(workspace_, {});
         } else {
             log_leak(*comm_, "its device memory", "work of the device may still use it");
-            stays_registered =
-                !memories_.empty() && !comm_->failure().broken() && options_.borrowed == nullptr;
+            if (!memories_.empty() && !comm_->failure().broken() && options_.borrowed == nullptr &&
+                nccl_.get() != nullptr)
+                nccl_.forget("its device memory stays registered");
             if (peer_links_) peer_links_->leak();
         }
         memories_.clear();
@@ -57,8 +58,6 @@ void DeviceCommunicator::close() {
     }
     if (last_work_ != nullptr) libraries_.cuda.event_destroy(last_work_);
     last_work_ = nullptr;
-    if (stays_registered && nccl_.get() != nullptr)
-        nccl_.forget("its device memory stays registered");
     const bool ended = comm_->failure().broken() ? was_broken : nccl_.finalize(idle);
     abort_nccl();  // no effect if it has been finalized
     if (failure) std::rethrow_exception(failure);

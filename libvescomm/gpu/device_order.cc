@@ -27,32 +27,34 @@ private:
     int before_ = -1;  // -1: it has not changed
 };
 
+// The error of the default stream during a capture of a stream that it waits for.
+Error implicit_capture(const std::string &what, const std::string &why) {
+    return {VESCOMM_ERROR_INVALID_ARGUMENT,
+            what + " while a stream that it waits for is captured into a graph: " + why};
+}
+
 }  // namespace
 
 void DeviceCommunicator::refuse_capture(cuda::Stream stream, const char *what) {
     int capture = cuda::capture_none;
     const cuda::Error queried = libraries_.cuda.stream_is_capturing(stream, &capture);
     if (queried == cuda::capture_implicit)
-        throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
-                    std::string("the default stream cannot ") + what +
-                        " while a stream that it waits for is captured into a graph: " +
-                        cuda_reason(queried));
+        throw implicit_capture(std::string("the default stream cannot ") + what,
+                               cuda_reason(queried));
     require_cuda(queried, "cudaStreamIsCapturing()");
     if (capture != cuda::capture_none)
         throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
                     std::string("a stream cannot ") + what + " while it is captured into a graph");
 }
 
-void DeviceCommunicator::check_default_stream(const char *function, cuda::Stream stream) {
+void DeviceCommunicator::check_call(const char *function, cuda::Stream stream) {
+    check_call(function);
     if (stream != nullptr) return;
     int capture = cuda::capture_none;
     const cuda::Error queried = libraries_.cuda.stream_is_capturing(stream, &capture);
-    if (queried != cuda::capture_implicit) return;
-    throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
-                std::string(function) +
-                    ": the default stream can have no work while a stream that it waits for is "
-                    "captured into a graph: " +
-                    cuda_reason(queried) + "; pass another stream");
+    if (queried == cuda::capture_implicit)
+        throw implicit_capture(std::string(function) + ": the default stream can have no work",
+                               cuda_reason(queried) + "; pass another stream");
 }
 
 void DeviceCommunicator::end_call(cuda::Stream stream) {

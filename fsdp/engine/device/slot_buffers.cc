@@ -6,13 +6,6 @@
 
 namespace vescomm::fsdp::device {
 
-SlotBuffers::SlotBuffers(const ModelPlan &plan, int position, SlotUse use,
-                         std::span<const std::string> unit_names, Links &links)
-    : plan_(plan), position_(position), places_(plan, use) {
-    // As in Links: the end of buffers and memory is a call that other ranks compare.
-    or_abort(links.comms(), [&] { make(unit_names, links); });
-}
-
 namespace {
 
 // Throws the error of a sum that no method can make, such as a reproducible one.
@@ -22,6 +15,13 @@ void require_sums(const Link &link, vescomm_gpu_buffer_t *buffer) {
 }
 
 }  // namespace
+
+SlotBuffers::SlotBuffers(const ModelPlan &plan, int position, SlotUse use,
+                         std::span<const std::string> unit_names, Links &links)
+    : plan_(plan), position_(position), places_(plan, use) {
+    // As in Links: the end of buffers and memory is a call that other ranks compare.
+    or_abort(links.comms(), [&] { make(unit_names, links); });
+}
 
 void SlotBuffers::make(std::span<const std::string> unit_names, Links &links) {
     for (std::size_t slot = 0; slot < places_.sizes().size(); ++slot)

@@ -5,32 +5,16 @@
 // with a sentence that says what to do.
 #include <cstdlib>
 
-#include "fsdp/device/training.h"
+#include "fsdp/device/refused.h"
 
 namespace vescomm::fsdp::testing {
 namespace {
-
-// Creates engines on two ranks, and expects the error on both.
-void expect_refused(const std::function<Described()> &describe_model, const std::string &sentence) {
-    run_ranks(2, [&](Communicator &comm) {
-        const gpu_double::Device device(comm.rank());
-        try {
-            const Described described = describe_model();
-            const Engine engine(described.spec, comm);
-            ADD_FAILURE() << "not refused: " << sentence;
-        } catch (const Error &error) {
-            EXPECT_EQ(error.status(), VESCOMM_ERROR_UNSUPPORTED) << error.what();
-            EXPECT_NE(std::string(error.what()).find(sentence), std::string::npos) << error.what();
-        }
-    });
-    EXPECT_EQ(gpu_double::take_violations(), "");
-}
 
 void expect_refused(const std::function<void(vescomm_fsdp_spec_options_t &)> &change,
                     const std::string &sentence) {
     vescomm_fsdp_spec_options_t options = on_device();
     change(options);
-    expect_refused([&] { return describe(odd_model(), "zero3", options); }, sentence);
+    expect_unsupported([&] { return describe(odd_model(), "zero3", options); }, sentence);
 }
 
 TEST(DeviceEngine, RefusesWhatItDoesNotHave) {
@@ -47,7 +31,7 @@ TEST(DeviceEngine, RefusesReproducibleSums) {
 }
 
 TEST(DeviceEngine, RefusesOptimizersWithoutADeviceStep) {
-    expect_refused(
+    expect_unsupported(
         [] {
             Described described = describe(odd_model(), "zero3", on_device());
             const vescomm_sgd_settings_t settings = vescomm_sgd_settings_init();

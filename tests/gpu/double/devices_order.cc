@@ -58,7 +58,7 @@ void push_work(CUstream_st &stream, const std::string &name, const std::vector<A
              {
                  const Lock lock(state().mutex);
                  if (failure_of(stream.device) != cuda::success) return;
-                 if (state().ended.contains(stream.process)) return;
+                 if (has_ended(stream.process)) return;
                  join(stream.ran, before);
                  running = {&stream, number, name};
                  for (const Access &access : accesses) add_access(access);

@@ -186,6 +186,7 @@ int current_process();
 // A process has ended: work on its streams does not run any more, and its communicators are those
 // of a dead rank.
 void end_streams(int process);
+bool has_ended(int process);
 // Returns whether it had one that was neither destroyed nor aborted: a rank has died.
 bool end_communicators(int process);
 // From now on the order between devices is not judged: meetings with the dead rank end early.

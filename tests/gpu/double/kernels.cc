@@ -13,7 +13,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <vector>
 
 #include "gpu/double/kernel_accesses.h"
@@ -93,7 +92,6 @@ void run_on_host(unsigned blocks, const typename Body::Parameters &parameters,
 struct Meetings {
     std::mutex mutex;
     std::multimap<int, gpu_kernel::PeerBarrier> running;  // by process
-    std::set<int> ended;  // processes
 };
 Meetings &meetings() {
     static Meetings *const all = new Meetings;
@@ -110,7 +108,7 @@ public:
     KernelMeeting(int process, const gpu_kernel::PeerBarrier &barrier) {
         const std::lock_guard<std::mutex> lock(meetings().mutex);
         place_ = meetings().running.emplace(process, barrier);
-        if (meetings().ended.contains(process)) end_waits(barrier);
+        if (has_ended(process)) end_waits(barrier);
     }
     ~KernelMeeting() {
         const std::lock_guard<std::mutex> lock(meetings().mutex);
@@ -177,7 +175,6 @@ void reverse_kernels(bool backwards) {
 
 void end_meetings(int process) {
     const std::lock_guard<std::mutex> lock(meetings().mutex);
-    meetings().ended.insert(process);
     const auto [first, last] = meetings().running.equal_range(process);
     for (auto at = first; at != last; ++at) end_waits(at->second);
 }

@@ -136,7 +136,6 @@ void kill_device(int device) {
 
 bool end_communicators(int process) {
     const std::lock_guard<std::mutex> lock(comms().mutex);
-    comms().ended.insert(process);
     bool died = false;
     for (ncclComm *comm : comms().all) {
         if (comm->process != process || comm->destroyed) continue;
@@ -208,7 +207,7 @@ int ncclCommInitRankConfig(nccl::Comm *out, int ranks, nccl::UniqueId id, int ra
         auto &group = comms().groups[std::string(id.internal, sizeof id.internal)];
         if (!group) group = std::make_shared<Group>(ranks);
         comm->group = group;
-        comm->dead = comm->process_ended = comms().ended.contains(comm->process);
+        comm->dead = comm->process_ended = has_ended(comm->process);
         comms().all.push_back(comm);
     }
     Group &group = *comm->group;

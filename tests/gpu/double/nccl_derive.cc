@@ -48,6 +48,7 @@ void create(const Group &parent, Derivation &meeting, int color) {
         child->group = group;
         child->rank = static_cast<int>(at);
         child->process = parent.members[static_cast<std::size_t>(ranks[at])]->process;
+        child->dead = child->process_ended = has_ended(child->process);
         child->device = parent.members[static_cast<std::size_t>(ranks[at])]->device;
         child->blocking = meeting.parts.at(ranks[at]).blocking;
         group->members[at] = child;

@@ -101,7 +101,6 @@ struct Comms {
     std::vector<ncclComm *> all;
     std::uint64_t next_id = 1;
     nccl::Config last_config;
-    std::set<int> ended;  // processes
 };
 // Never destroyed, as the queues of streams.
 Comms &comms();

@@ -104,7 +104,6 @@ struct State {
     std::recursive_mutex mutex;
     DeviceMemory memory;
     PinnedMemory pinned;
-    std::set<int> ended;  // processes
     bool rank_has_died = false;  // see note_death()
     std::set<const void *> events, graphs;  // that exist; instances of graphs, too
     PinnedAllocation pinned_allocation = nullptr;
