@@ -255,6 +255,14 @@ int run(double mib, std::int64_t piece_count, bool odd, int iterations) {
             check(vescomm_gpu_dequantise(a, VESCOMM_BF16, b, scales, VESCOMM_I8, count, block,
                                          stream));
         });
+        // As of 8 ranks. The scales are those of `quantise`, or of a larger block.
+        constexpr int sources = 8;
+        const std::int64_t part = count / sources / block * block;
+        bench.row("sum_quantised i8 of 8" + size,
+                  static_cast<double>(part) * (sources * (1 + scale_bytes) + 4), [&] {
+                      check(vescomm_gpu_sum_quantised(m, 0, b, part, scales, part / block, sources,
+                                                      VESCOMM_I8, part, block, 1, stream));
+                  });
     }
     check(vescomm_gpu_zero(words, VESCOMM_I64, std::vector<vescomm_gpu_piece_t>{{0, 0, 22}}.data(),
                            1, stream));

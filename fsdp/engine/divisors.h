@@ -17,6 +17,12 @@ inline float expert_divisor(const Spec &spec, const Mesh &mesh) {
     return static_cast<float>(divisor / mesh.replicas());
 }
 
+// The factor of sums of gradients in 8 bits over the ranks that shard a unit.
+inline float quantised_factor(const Spec &spec, const Mesh &mesh, UnitKind kind) {
+    if (kind == UnitKind::experts) return 1.0f / expert_divisor(spec, mesh);
+    return spec.options().average == 0 ? 1.0f : 1.0f / static_cast<float>(mesh.shard_ranks);
+}
+
 // The divisor of gradients before their sum over `ranks` ranks in `type`; the sum is multiplied by
 // it in f32. In f16 it is the smallest power of two that is not below the square root of the ranks,
 // a compromise: a larger one prevents more overflows, and a smaller one keeps more bits of small

@@ -14,15 +14,6 @@
 
 namespace vescomm::fsdp {
 
-namespace {
-
-QuantisedSums::Factors quantised_factors(const Spec &spec, const Mesh &mesh) {
-    if (spec.options().average == 0) return {};
-    return {1.0f / static_cast<float>(mesh.shard_ranks), 1.0f / expert_divisor(spec, mesh)};
-}
-
-}  // namespace
-
 GradientSlots::Places::Places(const ModelPlan &plan, const Shards &shards)
     : parts(plan.buckets.size(), 0), scratch(plan.buckets.size(), 0) {
     for (const std::vector<std::size_t> &buckets : plan.of_unit) {
@@ -50,7 +41,10 @@ GradientSlots::GradientSlots(const Model &model, const Shards &shards, Comms &co
       slots_(model.plan.gradient_slots.size()),
       transfers_(Transfer::reduce, model.plan.gradient_slots.size(), comms, times),
       requests_(model, comms),
-      quantised_(model.plan, quantised_factors(model.spec, model.plan.mesh), comms) {
+      quantised_(model.plan,
+                 {quantised_factor(model.spec, model.plan.mesh, UnitKind::dense),
+                  quantised_factor(model.spec, model.plan.mesh, UnitKind::experts)},
+                 comms) {
     const ModelPlan &plan = model.plan;
     const bool experts = plan.dense_gradient_slots < slots_.size();
     const auto partial_sums =

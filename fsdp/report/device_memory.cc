@@ -3,6 +3,7 @@
 #include "fsdp/report/device_memory.h"
 
 #include "fsdp/engine/device/slot_plan.h"
+#include "fsdp/engine/device/sum_codes.h"
 #include "fsdp/engine/device/support.h"
 
 namespace vescomm::fsdp {
@@ -14,6 +15,10 @@ DeviceMemory::DeviceMemory(const Spec &spec, const ModelPlan &plan)
     slots = bytes(device::SlotUse::parameters);
     codes = bytes(device::SlotUse::codes);
     gradient_slots = bytes(device::SlotUse::gradients);
+}
+
+std::uint64_t DeviceMemory::sum_codes(int position) const {
+    return device::SumCodes(plan_, position).bytes();
 }
 
 std::uint64_t DeviceMemory::scratch(int position) const {

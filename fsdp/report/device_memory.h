@@ -19,9 +19,10 @@ public:
 
     // The same on all ranks.
     std::uint64_t slots = 0;
-    std::uint64_t codes = 0;
+    std::uint64_t codes = 0;  // of parameters
     std::uint64_t gradient_slots = 0;
 
+    std::uint64_t sum_codes(int position) const;  // of gradients
     std::uint64_t scratch(int position) const;
     // True if masters, gradient shards and states are on the device.
     bool has_shards() const;

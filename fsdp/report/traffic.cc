@@ -272,7 +272,7 @@ void set_slots(vescomm_fsdp_report_t &report, const ModelPlan &plan, const Facts
 void set_slots_on_device(vescomm_fsdp_report_t &report, const ModelPlan &plan, const Facts &facts,
                          int position) {
     report.slot_bytes = facts.device->slots;
-    report.code_bytes = facts.device->codes;
+    report.code_bytes = facts.device->codes + facts.device->sum_codes(position);
     report.secondary_bytes = copy_bytes(plan, facts.dense_copies, position);
     report.gradient_slot_bytes = facts.device->gradient_slots;
     report.scratch_bytes = facts.device->scratch(position);

@@ -9,6 +9,7 @@
 #include "comm/collective_create.h"
 #include "gpu/device_arguments.h"
 #include "gpu/device_collectives.h"
+#include "gpu/device_exchange.h"
 #include "gpu/gpu_libraries.h"
 #include "gpu/nccl_config.h"
 
@@ -229,6 +230,21 @@ vescomm_status_t vescomm_gpu_broadcast(vescomm_gpu_comm_t *comm, void *data, std
     return guarded([&] {
         require(comm, "vescomm_gpu_broadcast", "comm");
         device::broadcast(*comm->value, data, count, type, root, stream_of(stream));
+    });
+}
+
+vescomm_status_t vescomm_gpu_all_to_all_v(vescomm_gpu_comm_t *comm, const void *source,
+                                          const std::int64_t *source_counts,
+                                          const std::int64_t *source_offsets, void *output,
+                                          const std::int64_t *output_counts,
+                                          const std::int64_t *output_offsets, vescomm_type_t type,
+                                          void *stream) {
+    return guarded([&] {
+        require(comm, "vescomm_gpu_all_to_all_v", "comm");
+        // The call only reads the source.
+        device::all_to_all_v(*comm->value,
+                             {const_cast<void *>(source), source_counts, source_offsets},
+                             {output, output_counts, output_offsets}, type, stream_of(stream));
     });
 }
 

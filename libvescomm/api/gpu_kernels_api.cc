@@ -108,6 +108,21 @@ vescomm_status_t vescomm_gpu_dequantise(void *target, vescomm_type_t type, const
     });
 }
 
+vescomm_status_t vescomm_gpu_sum_quantised(float *target, std::int32_t add, const void *codes,
+                                           std::int64_t code_stride, const float *scales,
+                                           std::int64_t scale_stride, std::int32_t sources,
+                                           vescomm_type_t code_type, std::int64_t count,
+                                           std::int64_t block, float factor, void *stream) {
+    return guarded([&] {
+        if (add != 0 && add != 1)
+            throw Error(VESCOMM_ERROR_INVALID_ARGUMENT, "vescomm_gpu_sum_quantised: add is " +
+                                                            std::to_string(add) + "; use 0 or 1");
+        device::sum_quantised(target, add != 0,
+                              {codes, scales, code_stride, scale_stride, sources, code_type}, count,
+                              block, factor, stream_of(stream));
+    });
+}
+
 vescomm_status_t vescomm_gpu_adamw(void *parameters, const float *gradients, float *m, float *v,
                                    const vescomm_gpu_adamw_options_t *options,
                                    const vescomm_gpu_clip_t *clip,

@@ -24,6 +24,8 @@ const char *name_of(DeviceCall::Kind kind) {
             return "all_gather_v";
         case DeviceCall::Kind::reduce_scatter_v:
             return "reduce_scatter_v";
+        case DeviceCall::Kind::all_to_all_v:
+            return "all_to_all_v";
         case DeviceCall::Kind::allocate:
             return "vescomm_gpu_malloc()";
         case DeviceCall::Kind::create_buffer:
@@ -118,7 +120,8 @@ std::optional<DeviceCall> DeviceCall::from_words(const Words &words) {
 
 std::string DeviceCall::text(bool places) const {
     if (kind == Kind::free) return "the free of " + text_of(data);
-    if (kind > Kind::reduce_scatter_v) return name_of(kind);
+    if (kind == Kind::all_to_all_v) return "all_to_all_v of " + name_of_type(type);
+    if (kind > Kind::all_to_all_v) return name_of(kind);
     std::string details;
     if (kind == Kind::broadcast) details = fmt::format("root {}", root);
     if (reduces(kind)) details = name_of_op(op);

@@ -20,6 +20,7 @@ struct DeviceCall {
         broadcast,
         all_gather_v,
         reduce_scatter_v,
+        all_to_all_v,  // has a type only: the counts of ranks differ
         allocate,
         create_buffer,
         free,  // of memory or of a buffer

@@ -288,6 +288,39 @@ void dequantise(void *target, vescomm_type_t type, const void *codes, const floa
     library.launch(Kernel::dequantise, tiles_of(count), &parameters, stream);
 }
 
+void sum_quantised(float *target, bool add, const QuantisedSources &sources, std::int64_t count,
+                   std::int64_t block, float factor, cuda::Stream stream) {
+    const char *function = "vescomm_gpu_sum_quantised";
+    check_codes(function, sources.code_type, VESCOMM_F32, count, block);
+    check_finite(function, "factor", factor);
+    if (sources.count < 1)
+        refuse(function, "sources is " + std::to_string(sources.count) + "; it must be 1 or more");
+    const auto check_stride = [&](const char *name, std::int64_t stride) {
+        if (stride < 0 || stride > max_elements)
+            refuse(function, std::string(name) + " is " + std::to_string(stride) +
+                                 "; it must be from 0 to 2^40");
+    };
+    check_stride("code_stride", sources.code_stride);
+    check_stride("scale_stride", sources.scale_stride);
+    const KernelLibrary &library = kernel_library();
+    if (count == 0) return;
+    check_address(function, "target", target, alignof(float));
+    check_address(function, "codes", sources.codes, 1);
+    check_address(function, "scales", sources.scales, alignof(float));
+    const gpu_kernel::SumQuantised parameters{static_cast<const std::uint8_t *>(sources.codes),
+                                              sources.scales,
+                                              target,
+                                              sources.code_stride,
+                                              sources.scale_stride,
+                                              count,
+                                              std::min(block, count),
+                                              factor,
+                                              sources.count,
+                                              sources.code_type,
+                                              add ? 1 : 0};
+    library.launch(Kernel::sum_quantised, tiles_of(count), &parameters, stream);
+}
+
 namespace {
 
 void check_step(const char *function, const AdamWStep &step) {

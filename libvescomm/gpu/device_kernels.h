@@ -33,6 +33,17 @@ void dequantise(void *target, vescomm_type_t type, const void *codes, const floa
                 vescomm_type_t code_type, std::int64_t count, std::int64_t block,
                 cuda::Stream stream);
 
+// The codes and scales of the contributions to a sum; see gpu_kernels.h.
+struct QuantisedSources {
+    const void *codes;
+    const float *scales;
+    std::int64_t code_stride, scale_stride;
+    std::int32_t count;
+    vescomm_type_t code_type;
+};
+void sum_quantised(float *target, bool add, const QuantisedSources &sources, std::int64_t count,
+                   std::int64_t block, float factor, cuda::Stream stream);
+
 // Parameters of adamw(), and how they are rounded.
 struct AdamWParameters {
     void *data;

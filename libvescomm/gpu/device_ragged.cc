@@ -6,48 +6,10 @@
 
 #include "gpu/device_copies.h"
 #include "gpu/device_peers.h"
+#include "gpu/nccl_group.h"
 
 namespace vescomm::internal::device {
 namespace {
-
-// A group of NCCL's calls, which start together when it ends. A failure within the group is
-// reported when the group has ended: NCCL can neither be waited for nor aborted while a group is
-// open.
-class Grouped {
-public:
-    explicit Grouped(DeviceCommunicator &comm) : comm_(comm) {
-        comm_.require(comm_.libraries().nccl.group_start(), "ncclGroupStart()");
-        open_ = true;
-    }
-    ~Grouped() {
-        if (open_) comm_.libraries().nccl.group_end();
-    }
-    Grouped(const Grouped &) = delete;
-    Grouped &operator=(const Grouped &) = delete;
-
-    // Adds a call of NCCL, unless an earlier one has failed.
-    template <typename Call>
-    void add(const char *function, const Call &call) {
-        if (failed_ != nullptr) return;
-        const nccl::Result result = call();
-        if (result == nccl::success || result == nccl::in_progress) return;
-        failed_ = function;
-        failure_ = result;
-    }
-
-    void end() {
-        open_ = false;
-        const nccl::Result result = comm_.watched(comm_.libraries().nccl.group_end);
-        if (failed_ != nullptr) comm_.require(failure_, failed_);
-        comm_.require(result, "ncclGroupEnd()");
-    }
-
-private:
-    DeviceCommunicator &comm_;
-    bool open_ = false;
-    const char *failed_ = nullptr;  // function of the first call that failed
-    nccl::Result failure_ = nccl::success;
-};
 
 // One call on this rank. all_gather_v moves bytes.
 class Ragged {
@@ -64,7 +26,7 @@ public:
         for (int rank = 0; rank < shards_.ranks(); ++rank) copy(slot(rank), at(rank), rank);
     }
 
-    void add_to(Grouped &group) const {
+    void add_to(NcclGroup &group) const {
         switch (call_.method) {
             case DeviceMethod::equal:
                 return add_uniform(group, call_.whole, call_.shard, shards_.stride());
@@ -113,7 +75,7 @@ private:
     }
 
     // `bytes` of each rank.
-    void add_uniform(Grouped &group, char *whole, char *shard, std::uint64_t bytes) const {
+    void add_uniform(NcclGroup &group, char *whole, char *shard, std::uint64_t bytes) const {
         if (bytes == 0) return;
         if (call_.reduction == nullptr)
             return group.add("ncclAllGather()", [&] {
@@ -126,7 +88,7 @@ private:
         });
     }
 
-    void add_broadcasts(Grouped &group) const {
+    void add_broadcasts(NcclGroup &group) const {
         for (int rank = 0; rank < shards_.ranks(); ++rank) {
             if (shards_.bytes(rank) == 0) continue;
             group.add("ncclBroadcast()", [&] {
@@ -136,7 +98,7 @@ private:
         }
     }
 
-    void add_reductions(Grouped &group) const {
+    void add_reductions(NcclGroup &group) const {
         for (int rank = 0; rank < shards_.ranks(); ++rank) {
             if (shards_.bytes(rank) == 0) continue;
             group.add("ncclReduce()", [&] {
@@ -147,7 +109,7 @@ private:
         }
     }
 
-    void add_messages(Grouped &group) const {
+    void add_messages(NcclGroup &group) const {
         for (int rank = 0; rank < shards_.ranks(); ++rank) {
             if (rank == own_) continue;
             if (shards_.bytes(own_) != 0)
@@ -187,7 +149,7 @@ DeviceCall device_call(const RaggedCall &call, vescomm_type_t type) {
 void run(DeviceCommunicator &comm, std::span<const RaggedCall> calls, cuda::Stream stream) {
     if (std::ranges::any_of(calls, uses_nccl, &RaggedCall::method)) {
         for (const RaggedCall &call : calls) Ragged(comm, call, stream).before();
-        Grouped group(comm);
+        NcclGroup group(comm);
         for (const RaggedCall &call : calls) Ragged(comm, call, stream).add_to(group);
         group.end();
         for (const RaggedCall &call : calls) Ragged(comm, call, stream).after();

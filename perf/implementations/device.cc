@@ -67,7 +67,10 @@ Costs DeviceImplementation::prepare(const Case &what) {
 void DeviceImplementation::place() {
     const std::string &name = what_.collective;
     const bool gathers = name == "all_gather_v", scatters = name == "reduce_scatter_v";
-    if (!gathers && !scatters && name != "all_reduce" && name != "broadcast" && name != "reduce")
+    const bool exchanges = name == "all_to_all_v";
+    if (exchanges && what_.in_place) throw Unsupported("all_to_all_v does not work in place");
+    if (!gathers && !scatters && !exchanges && name != "all_reduce" && name != "broadcast" &&
+        name != "reduce")
         throw Unsupported("it has no " + name + " on device memory");
     const auto allocated = [&](std::int64_t elements) {
         return static_cast<std::byte *>(
@@ -75,7 +78,9 @@ void DeviceImplementation::place() {
     };
     whole_ = allocated(what_.elements());
     if (!what_.in_place)
-        part_ = allocated(gathers || scatters ? what_.largest_shard() : what_.elements());
+        part_ = allocated(exchanges             ? what_.largest_shard() * what_.ranks()
+                          : gathers || scatters ? what_.largest_shard()
+                                                : what_.elements());
     std::byte *shard = whole_ + what_.cuts[comm_.rank()] * element();
     source_ = gathers ? (what_.in_place ? shard : part_) : whole_;
     target_ = gathers ? whole_ : !what_.in_place ? part_ : scatters ? shard : whole_;

@@ -98,6 +98,7 @@ private:
             require(library().reduce(source(), target(), count(what().elements()), type_, op_,
                                      what().root, nccl_, stream()),
                     "ncclReduce()");
+        else if (name == "all_to_all_v") exchange();
         else if (way_ == NcclWay::grouped) group();
         else if (padded_ == nullptr) move_equal(source(), target());
         else if (name == "all_gather_v") gather_padded();
@@ -149,6 +150,23 @@ private:
                 require(library().reduce(shard(rank), mine ? target() : shard(rank), elements,
                                          type_, op_, rank, nccl_, stream()),
                         "ncclReduce()");
+        }
+        require(library().group_end(), "ncclGroupEnd()");
+    }
+
+    // As in nccl-tests, with unequal counts.
+    void exchange() {
+        require(library().group_start(), "ncclGroupStart()");
+        for (int rank = 0; rank < ranks_; ++rank) {
+            if (bytes_of(rank) > 0)
+                require(
+                    library().send(shard(rank), bytes_of(rank), nccl::u8, rank, nccl_, stream()),
+                    "ncclSend()");
+            const std::size_t bytes = bytes_of(rank_);
+            if (bytes > 0)
+                require(library().recv(target() + static_cast<std::size_t>(rank) * bytes, bytes,
+                                       nccl::u8, rank, nccl_, stream()),
+                        "ncclRecv()");
         }
         require(library().group_end(), "ncclGroupEnd()");
     }

@@ -5,6 +5,8 @@
 #include "perf/implementations/device_vescomm.h"
 
 #include <chrono>
+#include <utility>
+#include <vector>
 
 #include "perf/case/ops.h"
 #include "perf/implementations/device.h"
@@ -16,7 +18,8 @@ namespace {
 
 class VescommOnDevice final : public DeviceImplementation {
 public:
-    explicit VescommOnDevice(const Worker &worker) : DeviceImplementation(worker) {
+    explicit VescommOnDevice(const Worker &worker)
+        : DeviceImplementation(worker), rank_(worker.rank) {
         vescomm_gpu_comm_options_t options = vescomm_gpu_comm_options_init();
         options.workspace_bytes = worker.padded_bytes;
         check(vescomm_gpu_comm_create(comm().get(), &options, &gpu_));
@@ -37,6 +40,8 @@ private:
         std::vector<std::int64_t> counts;
         for (int rank = 0; rank < what().ranks(); ++rank) counts.push_back(what().shard(rank));
         layout_ = Layout::from_counts(counts);
+        received_.assign(counts.size(), what().shard(rank_));
+        sent_ = std::move(counts);
         type_ = find_type(what().type).number;
         if (what().op != "none") op_ = find_op(what().op).number;
         const auto begin = std::chrono::steady_clock::now();
@@ -69,6 +74,9 @@ private:
         if (name == "all_reduce")
             return vescomm_gpu_all_reduce(gpu_, source(), target(), what().elements(), type_, op_,
                                           stream());
+        if (name == "all_to_all_v")
+            return vescomm_gpu_all_to_all_v(gpu_, source(), sent_.data(), nullptr, target(),
+                                            received_.data(), nullptr, type_, stream());
         return vescomm_gpu_broadcast(gpu_, target(), what().elements(), type_, what().root,
                                      stream());
     }
@@ -81,7 +89,9 @@ private:
     void release(void *memory) override { check(vescomm_gpu_mfree(gpu_, memory)); }
 
     vescomm_gpu_comm_t *gpu_ = nullptr;
+    const int rank_;
     Layout layout_;
+    std::vector<std::int64_t> sent_, received_;  // elements for each rank, and from it
     vescomm_type_t type_ = VESCOMM_F32;
     vescomm_op_t op_ = VESCOMM_SUM;
 };

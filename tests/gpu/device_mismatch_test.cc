@@ -25,7 +25,7 @@ const int version_is_set = setenv("GPU_DOUBLE_NCCL", "23203", 1);
 
 // Arguments of any call.
 struct Call {
-    enum Kind { all_reduce, broadcast, all_gather_v, reduce_scatter_v } kind;
+    enum Kind { all_reduce, broadcast, all_gather_v, reduce_scatter_v, all_to_all_v } kind;
     std::vector<std::int64_t> counts;  // all_reduce, broadcast: one
     vescomm_type_t type = VESCOMM_F32;
     vescomm_op_t op = VESCOMM_SUM;
@@ -45,6 +45,9 @@ struct Call {
             case reduce_scatter_v:
                 return vescomm_gpu_reduce_scatter_v(r.gpu, VectorLayout(counts), type, op, data,
                                                     shard, r.stream);
+            case all_to_all_v:
+                return vescomm_gpu_all_to_all_v(r.gpu, data, counts.data(), nullptr, shard,
+                                                counts.data(), nullptr, type, r.stream);
         }
         return VESCOMM_ERROR_INTERNAL;
     }
@@ -105,6 +108,16 @@ TEST(DeviceMismatch, IsFoundInAnyArgument) {
     expect_mismatch(3, {Call::reduce_scatter_v, {1, 2, 3}},
                     {Call::reduce_scatter_v, {1, 2, 3}, VESCOMM_F32, VESCOMM_MIN},
                     {"reduce_scatter_v of 6 f32 (min, sizes of shards "});
+}
+
+TEST(DeviceMismatch, IsFoundInExchanges) {
+    const Call exchange{Call::all_to_all_v, {2, 2, 2}};
+    expect_mismatch(3, exchange, {Call::all_to_all_v, {1, 1, 1}, VESCOMM_F64},
+                    {"all_to_all_v of f32 on rank", "all_to_all_v of f64 on rank 2"});
+    expect_mismatch(3, exchange, {Call::all_gather_v, {2, 2, 2}},
+                    {"all_gather_v of 6 f32 (sizes of shards ", "on rank 2"});
+    expect_mismatch(2, {Call::all_reduce, {4}}, {Call::all_to_all_v, {0, 0}},
+                    {"all_to_all_v of f32 on rank 1"});
 }
 
 TEST(DeviceMismatch, ACallWithoutElementsIsACall) {

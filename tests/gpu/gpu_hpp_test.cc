@@ -161,6 +161,43 @@ TEST(GpuHpp, ReduceAndBroadcastHaveTheirResults) {
     EXPECT_EQ(take_violations(), "");
 }
 
+TEST(GpuHpp, BlocksGoToEveryRank) {
+    run_hpp_ranks(3, [](HppRank &r) {
+        gpu::Communicator device(r.comm);
+        EXPECT_EQ(device.ranks(), 3);
+        // Rank r sends k + 1 elements to rank k.
+        std::vector<std::int32_t> mine, expected;
+        for (int to = 0; to < 3; ++to)
+            for (int i = 0; i <= to; ++i) mine.push_back(100 * r.rank + 10 * to + i);
+        for (int from = 0; from < 3; ++from)
+            for (int i = 0; i <= r.rank; ++i) expected.push_back(100 * from + 10 * r.rank + i);
+        const Counts sent{1, 2, 3}, received(3, r.rank + 1);
+        const gpu::Array source(r.array<std::int32_t>(6), 6), output(r.array<std::int32_t>(9), 9);
+        r.put(source, mine);
+        gpu::all_to_all_v(device, source, sent, output, received, r.stream);
+        device.wait(r.stream);
+        std::vector<std::int32_t> found = r.get<std::int32_t>(output);
+        found.resize(expected.size());
+        EXPECT_EQ(found, expected);
+        const gpu::Array small(output.data, 2, VESCOMM_I32);
+        expect_refused([&] { gpu::all_to_all_v(device, small, sent, output, received, r.stream); },
+                       "source has 2 elements, and 6 are needed");
+        expect_refused([&] { gpu::all_to_all_v(device, source, Counts{6}, output, received); },
+                       "there are 1 counts for 3 ranks");
+        expect_refused(
+            [&] {
+                gpu::all_to_all_v(device, {source.data, 6, VESCOMM_F32}, sent, output, received);
+            },
+            "source has elements of type");
+        expect_error(
+            [&] {
+                gpu::all_to_all_v(device, source, Counts{6, -1, 0}, output, received);
+            },
+            VESCOMM_ERROR_INVALID_ARGUMENT, "source_counts[1] is -1");
+    });
+    EXPECT_EQ(take_violations(), "");
+}
+
 TEST(GpuHpp, PartsHaveTheRanksOfTheirCommunicator) {
     run_hpp_ranks(3, [](HppRank &r) {
         gpu::Communicator device(r.comm);

@@ -116,6 +116,26 @@ TEST(GpuKernelsHpp, CodesOfIntegersAreExact) {
     EXPECT_EQ(take_violations(), "");
 }
 
+TEST(GpuKernelsHpp, ContributionsAreSummed) {
+    Device device(0);
+    // Three elements of two sources, in blocks of two.
+    const gpu::Array codes(device.upload(std::vector<std::int8_t>{1, 2, 3, 0, 10, 20, 30}), 7);
+    const gpu::Array scales(device.upload(Floats{1, 2, 0.5f, 4}), 4);
+    const gpu::Array target(device.upload(Floats{1, 1, 1}), 3);
+    gpu::sum_quantised(target, codes, 4, scales, 2, 2, 2, 2.0f, true, device.stream);
+    EXPECT_EQ(device.read(target.as<float>(), 3), (Floats{13, 25, 253}));
+    gpu::sum_quantised(target, codes, 4, scales, 2, 2, 2, 1.0f, false, device.stream);
+    EXPECT_EQ(device.read(target.as<float>(), 3), (Floats{6, 12, 126}));
+    const auto sum = [&](std::int64_t code_stride, std::int64_t scale_stride) {
+        gpu::sum_quantised(target, codes, code_stride, scales, scale_stride, 2, 2, 1, false,
+                           device.stream);
+    };
+    expect_refused([&] { sum(5, 2); }, "codes has 2 elements, and 3 are needed");
+    expect_refused([&] { sum(4, 3); }, "scales has 1 elements, and 2 are needed");
+    expect_error([&] { sum(-1, 2); }, VESCOMM_ERROR_INVALID_ARGUMENT, "code_stride is -1");
+    EXPECT_EQ(take_violations(), "");
+}
+
 TEST(GpuKernelsHpp, ArraysThatAreTooShortAreRefusedBeforeTheCall) {
     Device device(0);
     const auto stream = device.stream;

@@ -128,6 +128,11 @@ class Table(unittest.TestCase):
                                 "--impl", ALL)  # fmt: skip
         self.assertEqual(len(table), 3 * 2 * 3, out)
 
+    def test_blocks_go_to_every_rank(self):
+        table, out = self.check(3, "-b", 4000, "--collective", "all_to_all_v", "-d", "f32,c128,f8e4m3",
+                                "--place", "out", "--ragged", "linear", "--impl", "nccl,vescomm")  # fmt: skip
+        self.assertEqual(len(table), 3 * 2, out)
+
     def test_operations_of_an_iteration_queue_on_the_stream(self):
         table, out = self.check(3, "-b", 4000, "-m", 5, "--place", "out", "--collective",
                                 "all_gather_v,reduce_scatter_v,all_reduce", "--impl", ALL,

@@ -172,6 +172,53 @@ void broadcast(const Gpu &gpu, nb::handle data, Integer root, Integer stream) {
     });
 }
 
+// A list with a number for each rank.
+const std::int64_t *each_rank(const Gpu &gpu, const Integers &numbers, const std::string &name) {
+    const auto ranks = static_cast<std::size_t>(gpu.handle->comm->ranks());
+    if (numbers.values.size() != ranks)
+        refuse(name + " has " + std::to_string(numbers.values.size()) + " numbers, and there are " +
+               std::to_string(ranks) + " ranks");
+    return numbers.values.data();
+}
+
+// One side of an exchange.
+struct Blocks {
+    DeviceArgument array;
+    const std::int64_t *counts, *offsets;
+};
+
+Blocks blocks_of(const Gpu &gpu, nb::handle array, const std::string &name, const Integers &counts,
+                 const std::optional<Integers> &offsets) {
+    Blocks made{read_device_array(array, name.c_str(), gpu.handle->device),
+                each_rank(gpu, counts, name + "_counts"), nullptr};
+    if (offsets) made.offsets = each_rank(gpu, *offsets, name + "_offsets");
+    std::int64_t next = 0;
+    for (std::size_t k = 0; k < counts.values.size(); ++k) {
+        const std::int64_t begin = offsets ? offsets->values[k] : next, count = counts.values[k];
+        if (begin < 0 || count < 0 || begin > made.array.elements ||
+            count > made.array.elements - begin)
+            refuse(name + " has " + std::to_string(made.array.elements) +
+                   " elements, and the block of rank " + std::to_string(k) + " is " +
+                   std::to_string(count) + " elements at offset " + std::to_string(begin));
+        next = begin + count;
+    }
+    return made;
+}
+
+void all_to_all_v(const Gpu &gpu, nb::handle source, const Integers &source_counts,
+                  nb::handle output, const Integers &output_counts,
+                  const std::optional<Integers> &source_offsets,
+                  const std::optional<Integers> &output_offsets, Integer stream) {
+    const Blocks from = blocks_of(gpu, source, "source", source_counts, source_offsets);
+    const Blocks to = blocks_of(gpu, output, "output", output_counts, output_offsets);
+    require_type(to.array, "output", from.array, "source");
+    gpu.run([&](vescomm_gpu_comm_t *on) {
+        return vescomm_gpu_all_to_all_v(on, from.array.data, from.counts, from.offsets,
+                                        to.array.data, to.counts, to.offsets, to.array.type,
+                                        stream.pointer());
+    });
+}
+
 void wait(const Gpu &gpu, Integer stream) {
     gpu.run([&](vescomm_gpu_comm_t *on) { return vescomm_gpu_wait(on, stream.pointer()); });
 }
@@ -225,6 +272,8 @@ void define_gpu_comm(nb::module_ &module) {
         .def("_reduce_scatter_v", reduce_scatter_v, arg(), arg(), arg().none(), arg(), arg())
         .def("_all_reduce", all_reduce, arg(), arg().none(), arg(), arg())
         .def("_broadcast", broadcast)
+        .def("_all_to_all_v", all_to_all_v, arg(), arg(), arg(), arg(), arg().none(), arg().none(),
+             arg())
         .def("_wait", wait)
         .def("_order_stream", order_stream)
         .def("check", check_gpu, docs::gpu_check)

@@ -152,6 +152,21 @@ void dequantise(nb::handle target, nb::handle codes, nb::handle scales, Integer 
     launch([&] { gpu::dequantise(to, from, of_blocks, block, stream.pointer()); });
 }
 
+void sum_quantised(nb::handle target, nb::handle codes, Integer code_stride, nb::handle scales,
+                   Integer scale_stride, Integer sources, Integer block, float factor, bool add,
+                   Integer code_type, Integer stream) {
+    Arrays arrays;
+    const gpu::Array to = arrays.read(target, "target");
+    gpu::Array from = arrays.read(codes, "codes");
+    const gpu::Array of_blocks = arrays.read(scales, "scales");
+    if (vescomm_type_get_bytes(from.type) == 1) from.type = code_type.small("code_type");
+    const std::int32_t count = sources.small("sources");
+    launch([&] {
+        gpu::sum_quantised(to, from, code_stride, of_blocks, scale_stride, count, block, factor,
+                           add, stream.pointer());
+    });
+}
+
 // Stream, and number of element 0 of the parameters.
 using RandomBits = std::optional<std::tuple<std::uint64_t, std::uint64_t>>;
 
@@ -195,6 +210,7 @@ void define_gpu_kernels(nb::module_ &module) {
     module.def("gpu_clip_factor", clip_factor);
     module.def("gpu_quantise", quantise);
     module.def("gpu_dequantise", dequantise);
+    module.def("gpu_sum_quantised", sum_quantised);
     module.def("gpu_adamw", adamw, arg(), arg(), arg(), arg(), arg(), arg(), arg(), arg(), arg(),
                arg(), arg(), arg().none(), arg().none(), arg().none(), arg());
     module.def("gpu_sum_words", [] { return VESCOMM_GPU_SUM_WORDS; });

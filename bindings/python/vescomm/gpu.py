@@ -21,7 +21,7 @@ call uses must live until it is complete. All of this is experimental; docs/gpu.
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any, Optional, Sequence
 
 from . import _core
 from ._core import GpuArray as Array
@@ -30,7 +30,7 @@ from .communicator import Communicator as HostCommunicator
 from .gpu_buffer import Buffer, all_gather_v, get_buffer_bytes, reduce_scatter_v
 from .gpu_kernels import CLIP_BYTES, SUM_WORDS, Piece, _address, adamw, add, add_squares
 from .gpu_kernels import check_kernels, clip_factor, copy, dequantise, quantise, scale, unscale
-from .gpu_kernels import zero
+from .gpu_kernels import sum_quantised, zero
 from .layout import Layout
 from .types import Op, Type
 
@@ -54,6 +54,7 @@ __all__ = [
     "quantise",
     "reduce_scatter_v",
     "scale",
+    "sum_quantised",
     "unscale",
     "zero",
 ]
@@ -278,6 +279,44 @@ class Communicator(_core.GpuCommunicator):
         Threads: one at a time per communicator.  Since: 0.1
         """
         self._broadcast(data, root, _address(stream))
+
+    def all_to_all_v(
+        self,
+        source: Any,
+        source_counts: Sequence[int],
+        output: Any,
+        output_counts: Sequence[int],
+        *,
+        source_offsets: Optional[Sequence[int]] = None,
+        output_offsets: Optional[Sequence[int]] = None,
+        stream: Any = None,
+    ) -> None:
+        """Sends one block from every rank to every rank.
+
+        Counts are not compared between ranks. If a rank sends another one a block of another size
+        than that rank expects, wait() raises TimeoutError, or the results are undefined.
+
+        Args:
+            source: a contiguous device array with source_counts[k] elements for rank k.
+            output: another array, which gets output_counts[k] elements of rank k.
+            source_offsets, output_offsets: where the blocks begin, in elements. None: one after
+                another. Blocks of the output must not overlap.
+
+        Raises:
+            as all_gather_v().
+
+        Collective: yes, same order.  Blocking: until it is on the stream, at most the timeout.
+        Threads: one at a time per communicator.  Since: 0.1
+        """
+        self._all_to_all_v(
+            source,
+            source_counts,
+            output,
+            output_counts,
+            source_offsets,
+            output_offsets,
+            _address(stream),
+        )
 
     def wait(self, stream: Any = None) -> None:
         """Waits until the work of a stream is complete. Use it instead of a synchronisation of CUDA,

@@ -179,6 +179,44 @@ def dequantise(
     _core.gpu_dequantise(target, codes, scales, block, code_type, _address(stream))
 
 
+def sum_quantised(
+    target: Any,
+    codes: Any,
+    scales: Any,
+    block: int,
+    code_type: int = Type.I8,
+    *,
+    sources: int,
+    code_stride: int,
+    scale_stride: int,
+    factor: float = 1.0,
+    add: bool = False,
+    stream: Any = None,
+) -> None:
+    """Sums contributions that quantise() has written, in their order and in f32, times a factor.
+
+    Args:
+        target: f32; the sum replaces its elements.
+        codes, scales: those of source k begin at elements k * code_stride and k * scale_stride.
+        add: True: the sum is added to the target.
+
+    Collective: no.  Blocking: no.  Threads: safe.  Since: 0.1
+    """
+    _core.gpu_sum_quantised(
+        target,
+        codes,
+        code_stride,
+        scales,
+        scale_stride,
+        sources,
+        block,
+        factor,
+        add,
+        code_type,
+        _address(stream),
+    )
+
+
 def adamw(
     parameters: Any,
     gradients: Any,

@@ -24,6 +24,11 @@ GradientFactors::GradientFactors(const Spec &spec, const ModelPlan &plan) {
     const float dense = average_factor(spec, plan.mesh.shard_ranks);
     const float experts = average_factor(spec, expert_divisor(spec, plan.mesh));
     for (const Bucket &bucket : plan.buckets) {
+        if (bucket.sums_quantised()) {
+            predivisors.push_back(1);
+            sums.push_back(1);
+            continue;
+        }
         const float divisor =
             predivisor(bucket.gradient_type, plan.mesh.shard_ranks_of(bucket.kind()));
         predivisors.push_back(divisor);

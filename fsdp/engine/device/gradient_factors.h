@@ -12,7 +12,7 @@
 
 namespace vescomm::fsdp::device {
 
-// By bucket; 1: none.
+// By bucket; 1: none. Sums in 8 bits have none: see quantised_factor().
 struct GradientFactors {
     GradientFactors(const Spec &spec, const ModelPlan &plan);
 

@@ -29,6 +29,7 @@ Gradients::Gradients(const Model &model, const Shards &shards, int position, Wat
       factors_(model.spec, model.plan),
       units_(model),
       scratch_(gradient_scratch_bytes(model.spec, model.plan, factors_, position)),
+      quantised_(model.spec, model.plan, shards, position),
       events_(model.plan.gradient_slots.size()),
       buffers_(model.plan, position, SlotUse::gradients, model.unit_names, links),
       transfers_(transfers) {}
@@ -115,7 +116,7 @@ void Gradients::start(int unit, int slot, bool adds, const Announcement &announc
     sending_ = true;
     const std::uint64_t announced = watch_.post(announcement);
     const auto buffers = buffers_.of(slot, static_cast<std::size_t>(unit));
-    if (buffers.empty()) return;
+    if (buffers.empty() && !quantised_.any(unit)) return;
     const UnitKind kind = model_.plan.kinds[unit];
     bool &connected = connected_[static_cast<int>(kind)];
     if (!connected) watch_.verify(announced);
@@ -124,11 +125,17 @@ void Gradients::start(int unit, int slot, bool adds, const Announcement &announc
     events_[slot].written.wait_on(stream);
     streams_.order(streams_.compute(), stream);
     divide(unit, slot);
-    links_.shard(kind).call(stream, [&](vescomm_gpu_comm_t *) {
-        return vescomm_gpu_buffer_reduce_scatter_v(buffers.data(), buffers.size(), VESCOMM_SUM,
-                                                   stream);
-    });
+    Link &link = links_.shard(kind);
+    if (!buffers.empty())
+        link.call(stream, [&](vescomm_gpu_comm_t *) {
+            return vescomm_gpu_buffer_reduce_scatter_v(buffers.data(), buffers.size(), VESCOMM_SUM,
+                                                       stream);
+        });
     take_sum(unit, slot, adds);
+    if (quantised_.any(unit)) {
+        quantised_.send(unit, slot, buffers_, link, stream);
+        quantised_.take(unit, adds, stream);
+    }
     events_[slot].drained.record(stream);
 }
 
@@ -145,7 +152,7 @@ void Gradients::divide(int unit, int slot) {
 void Gradients::take_sum(int unit, int slot, bool adds) {
     const cuda::Stream stream = streams_.reduce();
     for (const std::size_t bucket : model_.plan.of_unit[unit]) {
-        if (!buffers_.has(bucket) || shards_.gradient(bucket).empty()) continue;
+        if (!buffers_.travels(bucket) || shards_.gradient(bucket).empty()) continue;
         float *shard = shards_.gradient(bucket).data();
         const vescomm_gpu_piece_t all = whole(shards_.gradient(bucket).size());
         const void *sum = buffers_.shard(slot, bucket);

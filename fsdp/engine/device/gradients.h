@@ -7,12 +7,14 @@
 //     compute   the trainer writes, zeros ──┐ written       ┌──► the slot is used again
 //     reduce                                └──► sum ─► add ┘ drained
 //
-// Those in f16 are divided before the sum, see predivisor().
+// Those in f16 are divided before the sum, see predivisor(). Those with a reduce_type travel as
+// codes, see quantised_sums.h.
 #pragma once
 
 #include <vector>
 
 #include "fsdp/engine/device/gradient_factors.h"
+#include "fsdp/engine/device/quantised_sums.h"
 #include "fsdp/engine/device/slot_buffers.h"
 #include "fsdp/engine/device/streams.h"
 #include "fsdp/engine/gradient_units.h"
@@ -40,7 +42,7 @@ public:
     void sum_replicated() override {}  // there are none on device memory
     void begin_step() override;
     void drop() override;
-    std::uint64_t bytes() const override { return buffers_.bytes(); }
+    std::uint64_t bytes() const override { return buffers_.bytes() + quantised_.bytes(); }
     std::uint64_t scratch_bytes() const override { return scratch_.size(); }
 
 private:
@@ -74,6 +76,7 @@ private:
     GradientUnits units_;
     // Destroyed after the buffers, which wait for the device. Their creation may fail on one rank.
     Bytes scratch_;  // in f32: scaled sums that are added, sums over replicas of pinned memory
+    QuantisedSums quantised_;
     std::vector<SlotEvents> events_;  // by slot
     SlotBuffers buffers_;
     Transfers transfers_;  // by slot: their starts by the host

@@ -74,7 +74,9 @@ bool SlotPlan::has(std::size_t bucket) const {
 }
 
 bool SlotPlan::travels(std::size_t bucket) const {
-    return has(bucket) && (use_ != SlotUse::parameters || !plan_.buckets[bucket].quantised());
+    if (!has(bucket)) return false;
+    if (use_ == SlotUse::parameters) return !plan_.buckets[bucket].quantised();
+    return use_ != SlotUse::gradients || !plan_.buckets[bucket].sums_quantised();
 }
 
 vescomm_type_t SlotPlan::type(std::size_t bucket) const {
@@ -97,7 +99,9 @@ vescomm_gpu_buffer_options_t SlotPlan::options(std::size_t bucket) const {
 }
 
 std::uint64_t SlotPlan::bytes_of(std::size_t bucket) const {
-    std::uint64_t bytes = plan_.buckets[bucket].parameter_bytes();
+    const Bucket &planned = plan_.buckets[bucket];
+    std::uint64_t bytes =
+        use_ == SlotUse::gradients ? planned.gradient_bytes() : planned.parameter_bytes();
     if (!travels(bucket)) return bytes;
     const vescomm_gpu_buffer_options_t chosen = options(bucket);
     check(vescomm_gpu_buffer_get_bytes(layout(bucket).get(), &chosen, &bytes));

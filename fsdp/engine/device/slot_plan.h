@@ -17,7 +17,7 @@ namespace vescomm::fsdp::device {
 enum class SlotUse {
     parameters,  // of the ranks that gather a unit; those in 8 bits have memory and no buffer
     codes,  // of parameters that are gathered in 8 bits, of the same ranks
-    gradients,  // of the ranks that shard a unit
+    gradients,  // of the ranks that shard a unit; those in 8 bits have memory and no buffer
 };
 
 class SlotPlan {

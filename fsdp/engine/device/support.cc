@@ -41,13 +41,8 @@ void require_update(const Group &group, const vescomm_fsdp_spec_options_t &optio
 }  // namespace
 
 void require_options(const Spec &spec, const ModelPlan &plan) {
-    for (const Bucket &bucket : plan.buckets) {
-        if (vescomm_type_get_bytes(bucket.type) == 1)
-            refuse_on_device("parameters in f8 are", "use f32, bf16 or f16 as the compute type");
-        if (bucket.replicated)
-            refuse_on_device("replicated parameters are", "leave out VESCOMM_FSDP_REPLICATED");
-        if (bucket.sums_quantised()) refuse_on_device("sums in 8 bits are", "set reduce_type to 0");
-    }
+    if (plan.replicates())
+        refuse_on_device("replicated parameters are", "leave out VESCOMM_FSDP_REPLICATED");
     if (!spec.offload_folder().empty())
         refuse_on_device("masters in files are", "set offload_folder to NULL");
     if (spec.options().offload_to_host != 0) return;  // every optimizer runs on the host

@@ -9,4 +9,5 @@
 #include "gpu/kernels/peer.h"
 #include "gpu/kernels/quantise.h"
 #include "gpu/kernels/squares.h"
+#include "gpu/kernels/sum_quantised.h"
 #include "gpu/kernels/table.h"

@@ -87,6 +87,17 @@ struct Dequantise {
     std::int32_t code_type, type;
 };
 
+struct SumQuantised {
+    const std::uint8_t *codes;
+    const float *scales;
+    float *to;
+    std::int64_t code_stride, scale_stride;  // elements from a source to the next one
+    std::int64_t count, block;
+    float factor;
+    std::int32_t sources, code_type;
+    std::int32_t add;  // 0: overwrites
+};
+
 // Limits of the kernels that read the memory of other ranks.
 inline constexpr int max_peers = 72;  // ranks; the largest NVLink domain
 inline constexpr int max_peer_blocks = 64;

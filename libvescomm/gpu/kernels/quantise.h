@@ -24,6 +24,24 @@ VESCOMM_INLINE void with_code(std::int32_t code_type, std::int32_t type, const B
     else element(F8e4m3Code{});
 }
 
+// Code::decode(). GPUs convert few integers at a time: the last place of a float at 2^23 is 1.
+template <typename Code>
+VESCOMM_INLINE float decode_value(typename Code::Storage code) {
+    if constexpr (std::is_same_v<Code, Int8Code>) {
+        const std::uint32_t shifted = static_cast<std::uint8_t>(code) ^ 0x80u;  // code + 128
+        return as_float(as_bits(0x1p23f) | shifted) - (0x1p23f + 128);
+    } else {
+        return Code::decode(code);
+    }
+}
+
+// elements / block. A division of 64 bits takes a hundred instructions on a GPU.
+VESCOMM_INLINE std::int64_t blocks_in(std::int64_t elements, std::int64_t block) {
+    if (block > elements) return 0;
+    if (elements > UINT32_MAX) return elements / block;
+    return static_cast<std::uint32_t>(elements) / static_cast<std::uint32_t>(block);
+}
+
 // A block of threads has `block_count` whole blocks of elements; only the last one may be shorter.
 struct QuantiseBlocks {
     using Parameters = gpu_kernel::Quantise;
@@ -208,7 +226,7 @@ struct DequantiseBlocks {
                 typename Run<Storage, n>::Vector y;
                 const auto value = [&](int k) {
                     const auto stored = static_cast<typename Code::Storage>(x.codes.at[k]);
-                    return Element::narrow(decode<Code>(stored) * x.scale);
+                    return Element::narrow(decode_value<Code>(stored) * x.scale);
                 };
                 if (x.left >= elements) {
                     VESCOMM_UNROLL
@@ -227,24 +245,6 @@ struct DequantiseBlocks {
             };
             for_two_runs<n>(to, count, thread, load, store);
         });
-    }
-
-    // Code::decode(). GPUs convert few integers at a time: the last place of a float at 2^23 is 1.
-    template <typename Code>
-    VESCOMM_INLINE float decode(typename Code::Storage code) {
-        if constexpr (std::is_same_v<Code, Int8Code>) {
-            const std::uint32_t shifted = static_cast<std::uint8_t>(code) ^ 0x80u;  // code + 128
-            return as_float(as_bits(0x1p23f) | shifted) - (0x1p23f + 128);
-        } else {
-            return Code::decode(code);
-        }
-    }
-
-    // elements / block. A division of 64 bits takes a hundred instructions on a GPU.
-    VESCOMM_INLINE std::int64_t blocks_in(std::int64_t elements, std::int64_t block) {
-        if (block > elements) return 0;
-        if (elements > UINT32_MAX) return elements / block;
-        return static_cast<std::uint32_t>(elements) / static_cast<std::uint32_t>(block);
     }
 };
 

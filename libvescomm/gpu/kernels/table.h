@@ -14,6 +14,7 @@
     X(clip_factor, ClipFactor)         \
     X(quantise, QuantiseBlocks)        \
     X(dequantise, DequantiseBlocks)    \
+    X(sum_quantised, SumQuantised)     \
     X(adamw, AdamWPieces)              \
     X(adamw_narrow, NarrowAdamWPieces) \
     X(peer_reduce, PeerReduce)         \

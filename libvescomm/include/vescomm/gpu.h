@@ -461,6 +461,39 @@ VESCOMM_API vescomm_status_t vescomm_gpu_broadcast(vescomm_gpu_comm_t *comm, voi
                                                    void *stream);
 
 /**
+ * Sends one block from every rank to every rank.
+ *
+ * The blocks may have any sizes, also 0. Counts are not compared between ranks: if a rank sends
+ * another one a block of another size than that rank expects, NCCL does not complete the call, and
+ * vescomm_gpu_wait() returns VESCOMM_ERROR_TIMEOUT, or the results are undefined.
+ *
+ * @param source          source_counts[k] elements for rank k at source_offsets[k].
+ * @param source_counts   number of elements for each rank, in memory of the host, from 0 to 2^40;
+ *                        used during the call only. source_counts[j] on rank k must equal
+ *                        output_counts[k] on rank j.
+ * @param source_offsets  of the blocks in @p source, in elements, in memory of the host; used
+ * during the call only. NULL: one after another.
+ * @param output          gets output_counts[k] elements of rank k at output_offsets[k]. A block of
+ *                        it must not overlap another block; only that of this rank may be at the
+ *                        same place as in @p source.
+ * @param output_counts   number of elements of each rank, as @p source_counts.
+ * @param output_offsets  of the blocks in @p output, as @p source_offsets.
+ * @param type            type of the elements; the same on every rank.
+ * @return as vescomm_gpu_all_gather_v().
+ *
+ * Collective: yes, same order.  Blocking: until it is on the stream, at most the timeout.
+ * Threads: one at a time per communicator.
+ * Cost: one group of NCCL; the block of this rank is one copy.
+ * Source: ncclSend, ncclRecv.  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_gpu_all_to_all_v(vescomm_gpu_comm_t *comm, const void *source,
+                                                      const int64_t *source_counts,
+                                                      const int64_t *source_offsets, void *output,
+                                                      const int64_t *output_counts,
+                                                      const int64_t *output_offsets,
+                                                      vescomm_type_t type, void *stream);
+
+/**
  * Describes how a ragged collective on a layout will run: its method, the reason, and the predicted
  * times of all methods. The constants of the predictions have not been measured.
  *

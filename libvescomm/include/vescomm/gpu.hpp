@@ -41,6 +41,7 @@
 #ifndef VESCOMM_GPU_HPP
 #define VESCOMM_GPU_HPP
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -119,7 +120,7 @@ struct Device {
 
     vescomm_gpu_comm_t *gpu = nullptr;
     vescomm_comm_t *comm = nullptr;  // of the host
-    std::int32_t rank = 0;
+    std::int32_t rank = 0, ranks = 0;
 };
 
 // The place where an owner was created.
@@ -174,6 +175,7 @@ public:
         auto made = std::make_shared<detail::Device>();
         made->comm = comm.get();
         made->rank = comm.rank();
+        made->ranks = comm.ranks();
         vescomm::check(vescomm_gpu_comm_create(comm.get(), &options, &made->gpu));
         device_ = std::move(made);
     }
@@ -204,8 +206,9 @@ public:
         });
     }
 
-    // The rank of the host's communicator.
+    // Those of the host's communicator.
     int rank() const noexcept { return device_ ? device_->rank : 0; }
+    int ranks() const noexcept { return device_ ? device_->ranks : 0; }
 
     void check() { vescomm::check(vescomm_gpu_comm_check(get())); }
     // Use it instead of cudaStreamSynchronize(), which would wait for a dead rank forever.
@@ -251,7 +254,10 @@ private:
     static Communicator derived(const vescomm::Communicator &comm, const Make &make) {
         auto device = std::make_shared<detail::Device>();
         device->comm = comm.get();
-        if (comm.get() != nullptr) device->rank = comm.rank();
+        if (comm.get() != nullptr) {
+            device->rank = comm.rank();
+            device->ranks = comm.ranks();
+        }
         vescomm::check(make(&device->gpu));
         Communicator made;
         if (device->gpu == nullptr) return made;
@@ -475,6 +481,40 @@ inline void all_reduce(const Communicator &device, Array data, vescomm_op_t op =
 inline void broadcast(const Communicator &device, Array data, std::int32_t root = 0,
                       void *stream = nullptr) {
     check(vescomm_gpu_broadcast(device.get(), data.data, data.elements, data.type, root, stream));
+}
+
+namespace detail {
+
+// The sum of a list with a count for each rank.
+inline std::int64_t sum(const char *function, const Communicator &device,
+                        std::span<const std::int64_t> counts) {
+    const auto ranks = static_cast<std::size_t>(device.ranks());
+    if (counts.size() != ranks)
+        throw std::invalid_argument(std::string(function) + ": there are " +
+                                    std::to_string(counts.size()) + " counts for " +
+                                    std::to_string(ranks) + " ranks");
+    std::int64_t sum = 0;
+    // The C function refuses negative and large counts.
+    for (const std::int64_t count : counts)
+        if (count > 0) sum += std::min(count, INT64_MAX - sum);
+    return sum;
+}
+
+}  // namespace detail
+
+// Blocks lie one after another, in the order of ranks.
+inline void all_to_all_v(const Communicator &device, ConstArray source,
+                         std::span<const std::int64_t> source_counts, Array output,
+                         std::span<const std::int64_t> output_counts, void *stream = nullptr) {
+    const char *function = "gpu::all_to_all_v";
+    detail::require_elements(function, "source", source,
+                             detail::sum(function, device, source_counts));
+    detail::require_elements(function, "output", output,
+                             detail::sum(function, device, output_counts));
+    detail::require_type(function, "source", source, output.type);
+    check(vescomm_gpu_all_to_all_v(device.get(), source.data, source_counts.data(), nullptr,
+                                   output.data, output_counts.data(), nullptr, output.type,
+                                   stream));
 }
 
 }  // namespace v0

@@ -218,6 +218,35 @@ VESCOMM_API vescomm_status_t vescomm_gpu_dequantise(void *target, vescomm_type_t
                                                     vescomm_type_t code_type, int64_t count,
                                                     int64_t block, void *stream);
 
+/**
+ * Sums quantised contributions in their order, in f32, as the FSDP engine does for gradients that
+ * travel in 8 bits: target[i] = factor * ((codes_0[i] * scale_0 + codes_1[i] * scale_1) + ...),
+ * where a scale is that of the block of i. Any bytes are valid codes and scales. NaNs become the
+ * positive quiet NaN.
+ *
+ * @param target        [out] @p count elements in f32; must not overlap the codes and scales.
+ * @param add           0: the sum replaces the target. 1: it is added to the target.
+ * @param codes         @p count bytes of source 0, as vescomm_gpu_quantise() writes them.
+ * @param code_stride   codes from those of a source to those of the next one, from 0 to 2^40.
+ * @param scales        of source 0, one for each block.
+ * @param scale_stride  scales from those of a source to those of the next one, from 0 to 2^40.
+ * @param sources       their number, at least 1.
+ * @param code_type     VESCOMM_I8 or VESCOMM_F8E4M3.
+ * @param count         elements of one source, from 0 to 2^40.
+ * @param block         elements of a block, at least 1.
+ * @param factor        finite.
+ * @return as vescomm_gpu_zero().
+ *
+ * Collective: no.  Blocking: no.  Threads: safe.  Cost: one pass over each source and the target.
+ * Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_gpu_sum_quantised(float *target, int32_t add,
+                                                       const void *codes, int64_t code_stride,
+                                                       const float *scales, int64_t scale_stride,
+                                                       int32_t sources, vescomm_type_t code_type,
+                                                       int64_t count, int64_t block, float factor,
+                                                       void *stream);
+
 /** Settings of an AdamW step. Append-only. */
 typedef struct vescomm_gpu_adamw_options {
     uint32_t struct_size;

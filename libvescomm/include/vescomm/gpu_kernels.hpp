@@ -75,6 +75,14 @@ inline void require_scales(const char *function, const ConstArray &scales, std::
         require_elements(function, "scales", scales, (elements - 1) / block + 1);
 }
 
+// The elements of an array from those of its last source on.
+inline ConstArray last(ConstArray array, std::int64_t stride, std::int32_t sources) {
+    // The C function refuses other numbers.
+    if (stride < 0 || sources < 1 || stride > (std::int64_t{1} << 40)) return array;
+    array.elements -= stride * (sources - 1);
+    return array;
+}
+
 inline std::int64_t count(Pieces pieces) {
     return static_cast<std::int64_t>(pieces.size());
 }
@@ -150,6 +158,27 @@ inline void dequantise(Array target, ConstArray codes, ConstArray scales, std::i
     check(vescomm_gpu_dequantise(target.data, target.type, codes.data,
                                  static_cast<const float *>(scales.data), codes.type,
                                  target.elements, block, stream));
+}
+
+// Sums contributions into all elements of `target`, which is f32, or adds the sum to them. The
+// codes of source k begin at element k * code_stride of `codes`, its scales at k * scale_stride of
+// `scales`.
+inline void sum_quantised(Array target, ConstArray codes, std::int64_t code_stride,
+                          ConstArray scales, std::int64_t scale_stride, std::int32_t sources,
+                          std::int64_t block, float factor = 1, bool add = false,
+                          void *stream = nullptr) {
+    const char *function = "gpu::sum_quantised";
+    detail::require_type(function, "target", target, VESCOMM_F32);
+    if (target.elements > 0) {
+        detail::require_elements(function, "codes", detail::last(codes, code_stride, sources),
+                                 target.elements);
+        detail::require_scales(function, detail::last(scales, scale_stride, sources),
+                               target.elements, block);
+    }
+    check(vescomm_gpu_sum_quantised(static_cast<float *>(target.data), add ? 1 : 0, codes.data,
+                                    code_stride, static_cast<const float *>(scales.data),
+                                    scale_stride, sources, codes.type, target.elements, block,
+                                    factor, stream));
 }
 
 // The parameters are f32, bf16 or f16: their type replaces `parameter_type` of the options. The

@@ -149,6 +149,21 @@ class Kernels(unittest.TestCase):
 
         self.run_on_device(body)
 
+    def test_contributions_are_summed(self):
+        def body(make):
+            # Three elements of two sources, in blocks of two.
+            codes, scales = make([1, 2, 3, 0, 10, 20, 30], vescomm.I8), make([1.0, 2.0, 0.5, 4.0])
+            target = make([1.0] * 3)
+            sources = dict(sources=2, code_stride=4, scale_stride=2)
+            gpu.sum_quantised(target, codes, scales, 2, factor=2.0, add=True, **sources)
+            self.assertEqual(read(target), [13.0, 25.0, 253.0])
+            gpu.sum_quantised(target, codes, scales, 2, **sources)
+            self.assertEqual(read(target), [6.0, 12.0, 126.0])
+            with self.assertRaisesRegex(vescomm.InvalidArgumentError, "codes has 2 elements"):
+                gpu.sum_quantised(target, codes, scales, 2, sources=2, code_stride=5, scale_stride=2)
+
+        self.run_on_device(body)
+
     def test_wrong_arguments_raise(self):
         def body(make):
             four, two = make([1.0] * 4), make([1.0] * 2)

@@ -266,6 +266,24 @@ class Gpu(unittest.TestCase):
                     device.all_reduce([1.0])
                 self.assertIn("method padded", device.explain(layout))
                 del whole, own
+                # Rank 0 sends one element to itself and three to rank 1, which sends two and four.
+                sent, received = ([1, 3], [1, 2]) if comm.rank == 0 else ([2, 4], [3, 4])
+                source, output = memory.data(), other.data()
+                write(source, [10.0 * comm.rank + i for i in range(8)])
+                write(output, [-1.0] * 8)
+                device.all_to_all_v(source, sent, output, received, output_offsets=[0, 4])
+                device.wait()
+                expected = [0, -1, -1, -1, 10, 11] if comm.rank == 0 else [1, 2, 3, -1, 12, 13, 14, 15]
+                self.assertEqual(read(output)[: len(expected)], expected)
+                for changed, text in (
+                    (([1], received), "source_counts has 1 numbers, and there are 2 ranks"),
+                    ((sent, [received[0], 99]), "the block of rank 1 is 99 elements at offset"),
+                    (([1, -3], received), "the block of rank 1 is -3 elements"),
+                ):
+                    sent, received = changed
+                    with self.assertRaisesRegex(vescomm.InvalidArgumentError, text):
+                        device.all_to_all_v(source, sent, output, received)
+                del source, output
 
         run_ranks(2, body)
 

@@ -133,6 +133,17 @@ TEST(DeviceExperts, AreGatheredInEightBits) {
     expect_as_on_host(4, "zero3", options);
 }
 
+TEST(DeviceExperts, AreSummedInEightBits) {
+    for (const int average : {0, 1}) {
+        vescomm_fsdp_spec_options_t options = mixture_options(2);
+        options.reduce_type = VESCOMM_I8;
+        options.average = average;
+        options.expert_divisor = average * 3;
+        expect_as_on_host(4, "zero3", options, 2);
+        expect_as_on_host(2, "zero3", options);
+    }
+}
+
 TEST(DeviceExperts, HaveNarrowMasters) {
     for (const int offload : {0, 1}) {
         vescomm_fsdp_spec_options_t options = mixture_options(2);

@@ -19,8 +19,6 @@ void expect_refused(const std::function<void(vescomm_fsdp_spec_options_t &)> &ch
 
 TEST(DeviceEngine, RefusesWhatItDoesNotHave) {
     using Options = vescomm_fsdp_spec_options_t;
-    expect_refused([](Options &o) { o.reduce_type = VESCOMM_I8; },
-                   "sums in 8 bits are not supported on device memory; set reduce_type to 0");
     expect_refused([](Options &o) { o.offload_folder = "/tmp"; }, "set offload_folder to NULL");
 }
 

@@ -68,19 +68,41 @@ TEST(DeviceReport, HasCodesAndPartnerCopies) {
         }
 }
 
+TEST(DeviceReport, HasCodesOfGradients) {
+    vescomm_fsdp_spec_options_t options = vescomm_fsdp_spec_options_init();
+    options.reduce_type = VESCOMM_I8;
+    options.gradient_type = VESCOMM_BF16;
+    for (const int ranks : {1, 2, 3, 5}) expect_as_allocated(ranks, "zero3", options);
+    options.gather_type = VESCOMM_F8E4M3;
+    options.offload_to_host = 1;
+    for (const char *preset : {"zero2", "hsdp:2", "hpz:2"}) expect_as_allocated(4, preset, options);
+    // They are used in backward only.
+    const vescomm_fsdp_report_t report =
+        describe(odd_model(), "zero3", on_device(options)).spec.report(3, 0);
+    options.reduce_type = 0;
+    const vescomm_fsdp_report_t without =
+        describe(odd_model(), "zero3", on_device(options)).spec.report(3, 0);
+    EXPECT_GT(report.code_bytes, without.code_bytes);
+    EXPECT_EQ(report.forward_bytes, without.forward_bytes);
+    EXPECT_GT(report.backward_bytes, without.backward_bytes);
+}
+
 TEST(DeviceReport, HasExperts) {
-    run_ranks(4, [](Communicator &comm) {
-        const gpu_double::Device device(comm.rank());
-        const MixtureModel model = mixture("zero3", on_device(mixture_options(2)));
-        const Engine engine(model.spec, comm);
-        EXPECT_EQ(engine.counters().allocated_bytes,
-                  model.spec.report(comm.ranks(), comm.rank()).peak_bytes);
-    });
+    for (const vescomm_type_t reduce_type : {0, VESCOMM_I8})
+        run_ranks(4, [&](Communicator &comm) {
+            const gpu_double::Device device(comm.rank());
+            vescomm_fsdp_spec_options_t options = mixture_options(2);
+            options.reduce_type = reduce_type;
+            const MixtureModel model = mixture("zero3", on_device(options));
+            const Engine engine(model.spec, comm);
+            EXPECT_EQ(engine.counters().allocated_bytes,
+                      model.spec.report(comm.ranks(), comm.rank()).peak_bytes);
+        });
 }
 
 TEST(DeviceReport, RefusesWhatAnEngineRefuses) {
     vescomm_fsdp_spec_options_t options = on_device();
-    options.reduce_type = VESCOMM_I8;
+    options.offload_folder = "/tmp";
     try {
         describe(odd_model(), "zero3", options).spec.report(2);
         ADD_FAILURE() << "not refused";

@@ -103,6 +103,14 @@ TEST_F(DeviceReproducible, SumsHaveTheBitsOfTheHost) {
         }
 }
 
+// The rank that owns a shard adds the codes of all ranks in their order, whichever way they came.
+TEST_F(DeviceReproducible, SumsInEightBitsHaveTheBitsOfTheHost) {
+    vescomm_fsdp_spec_options_t options = vescomm_fsdp_spec_options_init();
+    options.reduce_type = VESCOMM_I8;
+    const std::vector<float> host = on_host(3, options, "zero3");
+    EXPECT_TRUE(on_devices(3, options, "zero3") == host);
+}
+
 TEST_F(DeviceReproducible, SumsInBf16AreTheSameAgain) {
     vescomm_fsdp_spec_options_t options = vescomm_fsdp_spec_options_init();
     options.compute_type = VESCOMM_BF16;

@@ -116,6 +116,17 @@ inline Accesses accesses_of(const gpu_kernel::Dequantise &p) {
     return all;
 }
 
+inline Accesses accesses_of(const gpu_kernel::SumQuantised &p) {
+    Accesses all;
+    for (std::int32_t source = 0; source < p.sources; ++source) {
+        add_access(all, p.codes + source * p.code_stride, 0, p.count, 1, false);
+        add_access(all, p.scales + source * p.scale_stride, 0, scale_count(p.count, p.block),
+                   sizeof(float), false);
+    }
+    add_access(all, p.to, 0, p.count, sizeof(float), true);
+    return all;
+}
+
 // The flags are left out: other devices write them meanwhile.
 inline Accesses accesses_of(const gpu_kernel::PeerBarrier &p) {
     Accesses all;
@@ -200,6 +211,11 @@ inline void move_to_host(gpu_kernel::Quantise &p) {
     move_to_host(p.from);
     move_to_host(p.codes);
     move_to_host(p.scales);
+}
+inline void move_to_host(gpu_kernel::SumQuantised &p) {
+    move_to_host(p.codes);
+    move_to_host(p.scales);
+    move_to_host(p.to);
 }
 inline void move_to_host(gpu_kernel::PeerBarrier &p) {
     for (int rank = 0; rank < p.ranks; ++rank) move_to_host(p.flags[rank]);

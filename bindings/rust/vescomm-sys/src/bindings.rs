@@ -931,6 +931,19 @@ extern "C" {
     ) -> vescomm_status_t;
 }
 extern "C" {
+    pub fn vescomm_gpu_all_to_all_v(
+        comm: *mut vescomm_gpu_comm_t,
+        source: *const ::std::os::raw::c_void,
+        source_counts: *const i64,
+        source_offsets: *const i64,
+        output: *mut ::std::os::raw::c_void,
+        output_counts: *const i64,
+        output_offsets: *const i64,
+        type_: vescomm_type_t,
+        stream: *mut ::std::os::raw::c_void,
+    ) -> vescomm_status_t;
+}
+extern "C" {
     pub fn vescomm_gpu_explain(
         comm: *mut vescomm_gpu_comm_t,
         layout: *const vescomm_layout_t,
@@ -1129,6 +1142,22 @@ extern "C" {
         code_type: vescomm_type_t,
         count: i64,
         block: i64,
+        stream: *mut ::std::os::raw::c_void,
+    ) -> vescomm_status_t;
+}
+extern "C" {
+    pub fn vescomm_gpu_sum_quantised(
+        target: *mut f32,
+        add: i32,
+        codes: *const ::std::os::raw::c_void,
+        code_stride: i64,
+        scales: *const f32,
+        scale_stride: i64,
+        sources: i32,
+        code_type: vescomm_type_t,
+        count: i64,
+        block: i64,
+        factor: f32,
         stream: *mut ::std::os::raw::c_void,
     ) -> vescomm_status_t;
 }

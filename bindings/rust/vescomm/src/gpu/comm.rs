@@ -11,7 +11,7 @@ use super::options::{CommInfo, CommOptions};
 use super::{Stream, View};
 use crate::comm::rank_number;
 use crate::error::{call, text};
-use crate::{Element, Layout, Op, Result, Type};
+use crate::{Element, Error, Layout, Op, Result, Type};
 
 /// An NCCL communicator of the ranks of a [`Communicator`](crate::Communicator) of the host, each
 /// with its GPU.
@@ -314,6 +314,58 @@ impl<'c> Communicator<'c> {
             sys::vescomm_gpu_broadcast(self.raw, data, count, elements, root, stream)
         })
         .map(drop)
+    }
+
+    /// Sends one block from every rank to every rank: `source_counts[k]` elements to rank k, and
+    /// `output_counts[k]` from it. Blocks lie one after another. Collective.
+    pub fn all_to_all_v<T: Element>(
+        &self,
+        source: View<'_, T>,
+        source_counts: &[i64],
+        output: View<'_, T>,
+        output_counts: &[i64],
+        stream: Stream,
+    ) -> Result<()> {
+        let name = "gpu all_to_all_v";
+        self.check_view(name, "source", source, self.sum(name, source_counts)?)?;
+        self.check_view(name, "output", output, self.sum(name, output_counts)?)?;
+        // SAFETY: as gather(); there is a count for each rank.
+        call(|| unsafe {
+            let (from, to) = (source_counts.as_ptr(), output_counts.as_ptr());
+            let (source, output, elements) = (source.as_void(), output.as_void(), T::TYPE as i32);
+            let (comm, stream) = (self.raw, stream.as_raw());
+            sys::vescomm_gpu_all_to_all_v(
+                comm,
+                source,
+                from,
+                null(),
+                output,
+                to,
+                null(),
+                elements,
+                stream,
+            )
+        })
+        .map(drop)
+    }
+
+    /// The sum of a list with a count for each rank.
+    fn sum(&self, call: &str, counts: &[i64]) -> Result<usize> {
+        let ranks = self.comm.ranks();
+        if counts.len() != ranks {
+            let given = counts.len();
+            return Err(Error::InvalidArgument(format!(
+                "{call}: there are {given} counts for {ranks} ranks"
+            )));
+        }
+        counts
+            .iter()
+            .try_fold(0usize, |sum, &count| sum.checked_add(usize::try_from(count).ok()?))
+            .ok_or_else(|| {
+                Error::InvalidArgument(format!(
+                    "{call}: counts are {counts:?}; they must be 0 or more, and their sum a usize"
+                ))
+            })
     }
 
     /// Frees the communicator as a drop does, and returns the error. Collective.

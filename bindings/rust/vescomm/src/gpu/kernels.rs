@@ -22,7 +22,7 @@ use arguments::{blocks, check_least, check_source, check_target, raw};
 
 use super::{Stream, View};
 use crate::error::call;
-use crate::{Element, Result};
+use crate::{Element, Error, Result};
 
 /// Tests whether the kernels can run on the current device, and loads them there. Call it before the
 /// first capture of a graph.
@@ -250,6 +250,79 @@ pub unsafe fn dequantise<T: Element, C: Element>(
         let (target, codes) = (target.as_void(), codes.as_void());
         let (scales, stream) = (scales.as_mut_ptr(), stream.as_raw());
         sys::vescomm_gpu_dequantise(target, of_target, codes, scales, code, count, block, stream)
+    })
+    .map(drop)
+}
+
+/// Contributions to a sum: the codes of source k begin at element k times `code_stride` of `codes`,
+/// its scales at k times `scale_stride` of `scales`.
+#[derive(Clone, Copy, Debug)]
+pub struct QuantisedSources<'a, C> {
+    /// Codes of one byte, `i8` or [`F8E4M3`](crate::F8E4M3).
+    pub codes: View<'a, C>,
+    /// Elements from the codes of a source to those of the next one.
+    pub code_stride: usize,
+    /// A scale for each block of each source.
+    pub scales: View<'a, f32>,
+    /// Elements from the scales of a source to those of the next one.
+    pub scale_stride: usize,
+    /// Number of sources, at least 1.
+    pub count: usize,
+    /// Elements with one scale.
+    pub block: usize,
+}
+
+/// Sums contributions in their order, times `factor`, into all elements of `target`, or adds the sum
+/// to them.
+///
+/// # Safety
+///
+/// The current device is that of the views and of the stream.
+pub unsafe fn sum_quantised<C: Element>(
+    target: View<'_, f32>,
+    sources: QuantisedSources<'_, C>,
+    factor: f32,
+    add: bool,
+    stream: Stream,
+) -> Result<()> {
+    let (count, block) = (target.len(), sources.block);
+    // The elements from the first one of source 0 to the last one of the last source.
+    let end = |stride: usize, last: usize| {
+        let before = sources.count.saturating_sub(1).saturating_mul(stride);
+        if count == 0 {
+            0
+        } else {
+            before.saturating_add(last)
+        }
+    };
+    check_least("sum_quantised", "codes", sources.codes, end(sources.code_stride, count))?;
+    let of_scales = end(sources.scale_stride, blocks(count, block));
+    check_least("sum_quantised", "scales", sources.scales, of_scales)?;
+    let number = |name: &str, value: usize| {
+        i32::try_from(value)
+            .map_err(|_| Error::InvalidArgument(format!("sum_quantised: {name} is {value}")))
+    };
+    let (add, from) = (i32::from(add), number("count", sources.count)?);
+    let (code_stride, scale_stride) = (sources.code_stride as i64, sources.scale_stride as i64);
+    let (count, block, code) = (count as i64, block as i64, C::TYPE as i32);
+    // SAFETY: promised by the caller; the views have the elements that the call accesses.
+    call(|| unsafe {
+        let (codes, scales) = (sources.codes.as_void(), sources.scales.as_mut_ptr());
+        let (target, stream) = (target.as_mut_ptr(), stream.as_raw());
+        sys::vescomm_gpu_sum_quantised(
+            target,
+            add,
+            codes,
+            code_stride,
+            scales,
+            scale_stride,
+            from,
+            code,
+            count,
+            block,
+            factor,
+            stream,
+        )
     })
     .map(drop)
 }

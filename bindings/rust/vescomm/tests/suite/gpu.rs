@@ -4,7 +4,9 @@
 //! Device memory on the test double of CUDA and NCCL: results, and views. Ranks are threads, each
 //! with a device. Without GPU_DOUBLE_FOLDER nothing is tested.
 
-use vescomm::gpu::kernels::{self, AdamW, AdamWViews, Clip, Piece, RandomBits, SUM_WORDS};
+use vescomm::gpu::kernels::{
+    self, AdamW, AdamWViews, Clip, Piece, QuantisedSources, RandomBits, SUM_WORDS,
+};
 use vescomm::gpu::{self, Buffer, BufferOptions, CommOptions, Memory, Placement, Stream};
 use vescomm::{Bf16, Communicator, Error, Layout, Op, Tensor, Type};
 
@@ -192,6 +194,30 @@ fn views_gather_and_reduce_beside_and_in_place() {
             device.wait(stream).unwrap();
             assert_eq!(cuda.read(whole), terms(comm.ranks() - 1, elements));
             assert!(device.explain(&layout, Type::F32, false).unwrap().contains("all_gather_v"));
+
+            // Rank r sends k + 1 elements to rank k.
+            let (rank, ranks) = (comm.rank(), comm.ranks());
+            let sent: Vec<i64> = (1..=ranks as i64).collect();
+            let received = vec![rank as i64 + 1; ranks];
+            let element = |from, to, i| (100 * from + 10 * to + i) as f32;
+            let blocks = |ends: &[(usize, usize)]| -> Vec<f32> {
+                let of = |&(from, to)| (0..=to).map(move |i| element(from, to, i));
+                ends.iter().flat_map(of).collect()
+            };
+            let to_all: Vec<_> = (0..ranks).map(|to| (rank, to)).collect();
+            let from_all: Vec<_> = (0..ranks).map(|from| (from, rank)).collect();
+            let (mine, expected) = (blocks(&to_all), blocks(&from_all));
+            let blocks_memory = Memory::new(device, 8192).unwrap();
+            let source = blocks_memory.view::<f32>(0, mine.len()).unwrap();
+            let output = blocks_memory.view::<f32>(4096, expected.len()).unwrap();
+            cuda.write(source, &mine);
+            device.all_to_all_v(source, &sent, output, &received, stream).unwrap();
+            device.wait(stream).unwrap();
+            assert_eq!(cuda.read(output), expected);
+            let few = device.all_to_all_v(source, &[1], output, &received, stream);
+            assert_eq!(few.is_err(), ranks > 1);
+            device.all_to_all_v(source, &vec![-1; ranks], output, &received, stream).unwrap_err();
+            blocks_memory.free().unwrap();
             memory.free().unwrap();
         });
     }
@@ -390,6 +416,21 @@ fn kernels_quantise_and_check_pieces() {
             assert_eq!(cuda.read(codes), [127, -127, 1, 0, 127, 1]);
             assert_eq!(cuda.read(scales), [1.0, 2.0]);
             assert_eq!(cuda.read(target), values);
+            // The codes of the second source begin at the third element, its scale is the second.
+            let sources = QuantisedSources {
+                codes,
+                code_stride: 2,
+                scales,
+                scale_stride: 1,
+                count: 2,
+                block: 4,
+            };
+            let sum = target.part(0..3).unwrap();
+            kernels::sum_quantised(sum, sources, 0.5, false, stream).unwrap();
+            kernels::sum_quantised(sum, sources, 0.5, true, stream).unwrap();
+            device.wait(stream).unwrap();
+            assert_eq!(cuda.read(sum), [129.0, -127.0, 255.0]);
+            refused(kernels::sum_quantised(target, sources, 1.0, false, stream), "codes has 6");
 
             let behind = "3 elements from 4 on, and target has 6";
             refused(kernels::zero(target, &piece(4, 0, 3), stream), behind);
