@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "execute/kernels.h"
 #include "fsdp/report/traffic.h"
 #include "fsdp/spec/gather_parts.h"
 
@@ -22,7 +23,7 @@ ParameterSlots::ParameterSlots(const ModelPlan &plan, const Shards &shards,
       transfers_(Transfer::gather, plan.slots.size(), comms, times),
       copies_(plan, shards, comms),
       codes_(plan, shards, copies_, unit_names, comms),
-      replicated_(plan, shards) {
+      replicated_(plan, shards, false) {
     for (const std::vector<std::size_t> &buckets : plan.of_unit) {
         std::uint64_t plain = 0;
         std::uint64_t quantised = 0;
@@ -131,7 +132,9 @@ bool ParameterSlots::gather(int unit, int slot, const Announcement &announcement
     if (fills || !copies_.exist())
         for (const std::size_t bucket : plan_.of_unit[unit])
             if (plan_.buckets[bucket].gathered()) shards_.will_need_master(bucket);
-    replicated_.convert(unit);
+    replicated_.convert(unit, [](std::byte *to, vescomm_type_t type, const Masters &masters) {
+        internal::kernels().convert(to, type, masters.data, masters.type, masters.size);
+    });
     create_requests(unit, slot);
     if (fills) copies_.fill(unit, slot);
     queue_.push_back(slot);

@@ -23,7 +23,7 @@ std::unique_ptr<UnitMemory> make_slots(const Model &model, const Shards &shards,
         if (streams == nullptr)
             return std::make_unique<ParameterSlots>(model.plan, shards, model.unit_names,
                                                     wiring.comms, wiring.watch, times);
-        wiring.links.emplace(wiring.comms, model.plan.mesh);
+        wiring.links.emplace(wiring.comms, model.plan);
         return std::make_unique<device::Parameters>(
             model.plan, shards, model.plan.mesh.position(wiring.comms.world().rank()),
             model.unit_names, wiring.watch, *wiring.links, *streams,

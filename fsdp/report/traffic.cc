@@ -278,6 +278,7 @@ void set_slots_on_device(vescomm_fsdp_report_t &report, const ModelPlan &plan, c
     report.scratch_bytes = facts.device->scratch(position);
     report.device_bytes = report.slot_bytes + report.code_bytes + report.secondary_bytes +
                           report.gradient_slot_bytes + report.scratch_bytes +
+                          report.converted_bytes +
                           (facts.device->has_shards() ? report.persistent_bytes : 0);
 }
 
@@ -301,10 +302,10 @@ void set_memory(vescomm_fsdp_report_t &report, const Spec &spec, const ModelPlan
     report.gradient_bytes = persistent.gradient;
     report.optimizer_bytes = persistent.optimizer;
     report.persistent_bytes = persistent.total();
-    if (facts.device != nullptr) set_slots_on_device(report, plan, facts, position);
-    else set_slots(report, plan, facts, position);
     for (const Bucket &bucket : plan.buckets)
         report.converted_bytes += align_bucket(bucket.converted_bytes());
+    if (facts.device != nullptr) set_slots_on_device(report, plan, facts, position);
+    else set_slots(report, plan, facts, position);
 
     const Persistent copy = partner_copy(plan, facts, report.rank);
     report.partner_bytes =

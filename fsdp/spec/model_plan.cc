@@ -43,6 +43,8 @@ std::size_t bucket_for(ModelPlan &plan, const Spec &spec, std::size_t unit,
     wanted.master_type = spec.options().master_type;
     wanted.trainable = !parameter.frozen();
     wanted.replicated = parameter.replicated() && plan.mesh.shard_ranks > 1;
+    const bool elsewhere = spec.options().offload_to_host != 0;
+    wanted.copied = wanted.replicated && (wanted.type != wanted.master_type || elsewhere);
     wanted.states = states_of(spec, parameter);
     if (plan.kinds[unit] == UnitKind::experts) {
         wanted.expert_ranks = plan.mesh.expert_ranks;

@@ -64,6 +64,9 @@ struct Bucket {
     bool trainable = true;
     // Every rank has all elements, and they are not gathered. False if a unit has one shard only.
     bool replicated = false;
+    // Replicated, and the trainer reads a copy: masters have another type, or are not in the memory
+    // of its device.
+    bool copied = false;
     std::vector<StateType> states;  // of the optimizer
     // Ranks that have different experts. The other members are those of one of these
     // ranks, and the same for all. 1: the bucket is dense.
@@ -99,10 +102,8 @@ struct Bucket {
     }
     // The pieces of the shard of a position. Elements count within the whole parameter.
     std::vector<vescomm_optimizer_piece_t> pieces(int position) const;
-    // Bytes of a copy of replicated parameters in their type, if masters have another one.
-    std::uint64_t converted_bytes() const {
-        return replicated && type != master_type ? parameter_bytes() : 0;
-    }
+    // Bytes of the copy that the trainer reads instead of masters.
+    std::uint64_t converted_bytes() const { return copied ? parameter_bytes() : 0; }
     // The number of blocks of optimizers in the shard of a position.
     std::int64_t blocks(int position) const;
     // Elements of a state in the shard of a position.

@@ -31,20 +31,22 @@ inline vescomm_fsdp_spec_options_t mixture_options(int expert_ranks) {
 }
 
 // Odd sizes in dense units and in units of experts: blocks of rows, blocks of elements, whole
-// matrices, one element for each expert, no elements, frozen and tied parameters.
+// matrices, one element for each expert, no elements, frozen and tied parameters. `flags`: of some
+// dense parameters.
 inline MixtureModel mixture(const std::string &preset,
-                            const vescomm_fsdp_spec_options_t &options = {}) {
+                            const vescomm_fsdp_spec_options_t &options = {},
+                            std::uint32_t flags = 0) {
     vescomm_fsdp_spec_options_t chosen = options;
     chosen.struct_size = sizeof chosen;
     MixtureModel model{Spec(chosen), std::max(chosen.expert_ranks, 1), {}, {}, {}};
     model.spec.preset(preset);
     const auto add = [&](const std::string &unit, const std::vector<ParameterSpec> &parameters,
-                         std::uint32_t flags) {
-        const std::uint64_t number = model.spec.add_unit(unit, flags);
+                         std::uint32_t of_unit) {
+        const std::uint64_t number = model.spec.add_unit(unit, of_unit);
         model.ids.emplace_back();
         for (const ParameterSpec &parameter : parameters) {
             model.ids.back().push_back(model.spec.add_parameter(number, parameter));
-            model.experts.push_back(flags == VESCOMM_FSDP_EXPERTS);
+            model.experts.push_back(of_unit == VESCOMM_FSDP_EXPERTS);
             model.frozen.push_back(parameter.flags == VESCOMM_FSDP_FROZEN);
         }
     };
@@ -53,8 +55,8 @@ inline MixtureModel mixture(const std::string &preset,
         const std::string suffix = "." + std::to_string(layer);
         add("attention" + suffix,
             {{.name = "query", .shape = {24, 12}, .block_rows = 8},
-             {.name = "scale", .shape = {}},
-             {.name = "router", .shape = {expert_count, 3}}},
+             {.name = "scale", .shape = {}, .flags = flags},
+             {.name = "router", .shape = {expert_count, 3}, .flags = flags}},
             0);
         add("experts" + suffix,
             {{.name = "up", .shape = {expert_count, 3, 2}, .block_rows = 2},

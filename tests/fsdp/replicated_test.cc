@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Parameters with VESCOMM_FSDP_REPLICATED: whole on every rank, in units whose others are sharded.
-#include <set>
+#include "fsdp/replicated.h"
 
 #include "fsdp/checkpoint/checkpoint_ranks.h"
 #include "fsdp/observed_sgd.h"
@@ -15,16 +15,6 @@ using checkpoint::testing_support::TemporaryFolder;
 
 vescomm_fsdp_spec_options_t options() {
     return vescomm_fsdp_spec_options_init();
-}
-
-// Vectors, scalars, a batch, an empty tensor and a whole unit are replicated.
-std::vector<UnitModel> with_replicated() {
-    const std::set<std::string> names{"position", "bias", "scale", "experts", "nothing", "out"};
-    std::vector<UnitModel> units = odd_model();
-    for (UnitModel &unit : units)
-        for (ParameterSpec &parameter : unit.parameters)
-            if (names.contains(parameter.name)) parameter.flags = VESCOMM_FSDP_REPLICATED;
-    return units;
 }
 
 TEST(Replicated, TrainAsShardedOnes) {
@@ -70,11 +60,8 @@ TEST(Replicated, HaveTheTypeOfTheirUnit) {
 TEST(Replicated, AreNotQuantised) {
     vescomm_fsdp_spec_options_t chosen = options();
     chosen.gather_type = VESCOMM_I8;
-    std::vector<UnitModel> units = odd_model();
-    for (UnitModel &unit : units)
-        for (ParameterSpec &parameter : unit.parameters) parameter.flags = VESCOMM_FSDP_REPLICATED;
     const Outcome exact = train_on(1, odd_model(), "zero3", options(), {});
-    EXPECT_EQ(train_on(3, units, "zero3", chosen, {}).parameters, exact.parameters);
+    EXPECT_EQ(train_on(3, all_replicated(), "zero3", chosen, {}).parameters, exact.parameters);
     train_on(3, with_replicated(), "zero3", chosen, {});
 }
 
@@ -212,20 +199,12 @@ TEST(Replicated, AreComparedOverAllRanks) {
 }
 
 TEST(Replicated, MayBeTiedAndFrozen) {
-    const auto units = [](std::uint32_t flags) {
-        return std::vector<UnitModel>{
-            {"first",
-             {{.name = "a", .shape = {7, 3}}, {.name = "b", .shape = {5}, .flags = flags}}},
-            {"second",
-             {{.name = "tied", .shape = {5}, .tied_to = 1},
-              {.name = "frozen", .shape = {6}, .flags = flags | VESCOMM_FSDP_FROZEN}}}};
-    };
     vescomm_fsdp_spec_options_t chosen = options();
     chosen.compute_type = VESCOMM_BF16;
     const auto train = [&](int ranks, std::uint32_t flags) {
         std::vector<float> seen;
         run_ranks(ranks, [&](Communicator &comm) {
-            const Described described = describe(units(flags), "zero3", chosen);
+            const Described described = describe(tied_and_frozen(flags), "zero3", chosen);
             Engine engine(described.spec, comm);
             fill(engine);
             for (int step = 0; step < 2; ++step) {

@@ -11,8 +11,8 @@ namespace vescomm::fsdp::device {
 
 namespace {
 
-// Gradient shards in host memory are summed over replicas in parts of this size.
-constexpr std::uint64_t replica_part_bytes = std::uint64_t{32} << 20;
+// Gradient shards in host memory are summed over replicas or all ranks in parts of this size.
+constexpr std::uint64_t summed_part_bytes = std::uint64_t{32} << 20;
 
 }  // namespace
 
@@ -24,7 +24,7 @@ GradientFactors::GradientFactors(const Spec &spec, const ModelPlan &plan) {
     const float dense = average_factor(spec, plan.mesh.shard_ranks);
     const float experts = average_factor(spec, expert_divisor(spec, plan.mesh));
     for (const Bucket &bucket : plan.buckets) {
-        if (bucket.sums_quantised()) {
+        if (bucket.sums_quantised() || bucket.replicated) {
             predivisors.push_back(1);
             sums.push_back(1);
             continue;
@@ -44,9 +44,12 @@ std::uint64_t gradient_scratch_bytes(const Spec &spec, const ModelPlan &plan,
             bytes =
                 std::max(bytes, static_cast<std::uint64_t>(plan.buckets[bucket].shard(position)) *
                                     sizeof(float));
-    if (spec.options().offload_to_host != 0 && plan.mesh.replicas() > 1)
-        bytes = std::max(bytes, std::min(replica_part_bytes, gradient_shard_bytes(plan, position)));
-    return bytes;
+    if (spec.options().offload_to_host == 0) return bytes;
+    const std::uint64_t replicated = replicated_gradient_bytes(plan);
+    std::uint64_t summed = replicated;
+    if (plan.mesh.replicas() > 1)
+        summed = std::max(summed, gradient_shard_bytes(plan, position) - replicated);
+    return std::max(bytes, std::min(summed_part_bytes, summed));
 }
 
 }  // namespace vescomm::fsdp::device

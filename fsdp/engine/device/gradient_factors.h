@@ -12,7 +12,8 @@
 
 namespace vescomm::fsdp::device {
 
-// By bucket; 1: none. Sums in 8 bits have none: see quantised_factor().
+// By bucket; 1: none. Sums in 8 bits have none, see quantised_factor(), and neither have replicated
+// buckets: their gradients are added in f32.
 struct GradientFactors {
     GradientFactors(const Spec &spec, const ModelPlan &plan);
 
@@ -23,8 +24,8 @@ struct GradientFactors {
 // The factor of sums over `ranks` ranks, as VESCOMM_AVERAGE computes it on host memory.
 float average_factor(const Spec &spec, double ranks);
 
-// Bytes for scaled sums that are added, and for sums over replicas of gradient shards in host
-// memory. Gradients allocates them when it is created.
+// Bytes for scaled sums that are added, and for sums over replicas or all ranks of gradient shards
+// in host memory. Gradients allocates them when it is created.
 std::uint64_t gradient_scratch_bytes(const Spec &spec, const ModelPlan &plan,
                                      const GradientFactors &factors, int position);
 

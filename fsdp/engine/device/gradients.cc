@@ -115,28 +115,33 @@ void Gradients::send(int unit, const Announcement &announcement) {
 void Gradients::start(int unit, int slot, bool adds, const Announcement &announcement) {
     sending_ = true;
     const std::uint64_t announced = watch_.post(announcement);
+    if (std::ranges::none_of(model_.plan.of_unit[unit],
+                             [&](std::size_t bucket) { return buffers_.has(bucket); }))
+        return;
+    const cuda::Stream stream = streams_.reduce();
+    events_[slot].written.wait_on(stream);
+    streams_.order(streams_.compute(), stream);
+    sum(unit, slot, announced);
+    take_sum(unit, slot, adds);
+    events_[slot].drained.record(stream);
+}
+
+void Gradients::sum(int unit, int slot, std::uint64_t announced) {
     const auto buffers = buffers_.of(slot, static_cast<std::size_t>(unit));
     if (buffers.empty() && !quantised_.any(unit)) return;
     const UnitKind kind = model_.plan.kinds[unit];
     bool &connected = connected_[static_cast<int>(kind)];
     if (!connected) watch_.verify(announced);
     connected = true;
-    const cuda::Stream stream = streams_.reduce();
-    events_[slot].written.wait_on(stream);
-    streams_.order(streams_.compute(), stream);
     divide(unit, slot);
+    const cuda::Stream stream = streams_.reduce();
     Link &link = links_.shard(kind);
     if (!buffers.empty())
         link.call(stream, [&](vescomm_gpu_comm_t *) {
             return vescomm_gpu_buffer_reduce_scatter_v(buffers.data(), buffers.size(), VESCOMM_SUM,
                                                        stream);
         });
-    take_sum(unit, slot, adds);
-    if (quantised_.any(unit)) {
-        quantised_.send(unit, slot, buffers_, link, stream);
-        quantised_.take(unit, adds, stream);
-    }
-    events_[slot].drained.record(stream);
+    if (quantised_.any(unit)) quantised_.send(unit, slot, buffers_, link, stream);
 }
 
 void Gradients::divide(int unit, int slot) {
@@ -152,7 +157,8 @@ void Gradients::divide(int unit, int slot) {
 void Gradients::take_sum(int unit, int slot, bool adds) {
     const cuda::Stream stream = streams_.reduce();
     for (const std::size_t bucket : model_.plan.of_unit[unit]) {
-        if (!buffers_.travels(bucket) || shards_.gradient(bucket).empty()) continue;
+        if (!buffers_.has(bucket) || shards_.gradient(bucket).empty()) continue;
+        if (model_.plan.buckets[bucket].sums_quantised()) continue;
         float *shard = shards_.gradient(bucket).data();
         const vescomm_gpu_piece_t all = whole(shards_.gradient(bucket).size());
         const void *sum = buffers_.shard(slot, bucket);
@@ -167,6 +173,7 @@ void Gradients::take_sum(int unit, int slot, bool adds) {
         if (factor != 1) check(vescomm_gpu_scale(into, VESCOMM_F32, factor, &all, 1, stream));
         if (adds) check(vescomm_gpu_add(shard, VESCOMM_F32, into, VESCOMM_F32, &all, 1, stream));
     }
+    if (quantised_.any(unit)) quantised_.take(unit, adds, stream);
 }
 
 void Gradients::finish(bool last) {
@@ -181,16 +188,23 @@ void Gradients::finish(bool last) {
 }
 
 void Gradients::sum_over_replicas() {
-    const std::span<float> gradients = shards_.gradients();
-    if (shards_.on_device()) return sum_over_replicas(gradients, gradients.data());
+    all_reduce(links_.replica(), model_.plan.mesh.replicas(), shards_.sharded_gradients());
+}
+
+void Gradients::sum_replicated() {
+    all_reduce(links_.world(), model_.plan.mesh.ranks, shards_.replicated_gradients());
+}
+
+void Gradients::all_reduce(Link &link, int ranks, std::span<float> gradients) {
+    if (shards_.on_device()) return all_reduce(link, ranks, gradients, gradients.data());
     // NCCL sums memory of the device only.
     const std::size_t part = scratch_.size() / sizeof(float);
     for (std::size_t begin = 0; begin < gradients.size(); begin += part)
-        sum_over_replicas(gradients.subspan(begin, std::min(part, gradients.size() - begin)),
-                          reinterpret_cast<float *>(scratch_.data()));
+        all_reduce(link, ranks, gradients.subspan(begin, std::min(part, gradients.size() - begin)),
+                   reinterpret_cast<float *>(scratch_.data()));
 }
 
-void Gradients::sum_over_replicas(std::span<float> part, float *sum) {
+void Gradients::all_reduce(Link &link, int ranks, std::span<float> part, float *sum) {
     if (part.empty()) return;
     const cuda::Stream stream = streams_.reduce();
     const vescomm_gpu_piece_t all = whole(part.size());
@@ -199,11 +213,11 @@ void Gradients::sum_over_replicas(std::span<float> part, float *sum) {
             check(vescomm_gpu_copy(to, VESCOMM_F32, from, VESCOMM_F32, &all, 1, stream));
     };
     copy(sum, part.data());
-    links_.replica().call(stream, [&](vescomm_gpu_comm_t *comm) {
+    link.call(stream, [&](vescomm_gpu_comm_t *comm) {
         return vescomm_gpu_all_reduce(comm, sum, sum, static_cast<std::int64_t>(part.size()),
                                       VESCOMM_F32, VESCOMM_SUM, stream);
     });
-    const float factor = average_factor(model_.spec, model_.plan.mesh.replicas());
+    const float factor = average_factor(model_.spec, ranks);
     if (factor != 1) check(vescomm_gpu_scale(sum, VESCOMM_F32, factor, &all, 1, stream));
     copy(part.data(), sum);
 }

@@ -8,7 +8,8 @@
 //     reduce                                └──► sum ─► add ┘ drained
 //
 // Those in f16 are divided before the sum, see predivisor(). Those with a reduce_type travel as
-// codes, see quantised_sums.h.
+// codes, see quantised_sums.h. Gradients of replicated parameters are not summed here: each rank
+// adds its own, and finish_backward() sums them over all ranks.
 #pragma once
 
 #include <vector>
@@ -39,7 +40,7 @@ public:
     bool sending() const override { return sending_; }
     void finish(bool last) override;
     void sum_over_replicas() override;
-    void sum_replicated() override {}  // there are none on device memory
+    void sum_replicated() override;
     void begin_step() override;
     void drop() override;
     std::uint64_t bytes() const override { return buffers_.bytes() + quantised_.bytes(); }
@@ -54,13 +55,18 @@ private:
 
     // Puts the sum of a unit in a slot on the streams.
     void start(int unit, int slot, bool adds, const Announcement &announcement);
-    // Adds the sums of a unit in a slot to the gradient shards, or overwrites these.
+    // Sums the gradients of sharded parameters of a unit in a slot, on the reduce stream.
+    void sum(int unit, int slot, std::uint64_t announced);
+    // Adds the sums of a unit in a slot, and its gradients of replicated parameters, to the
+    // gradient shards, or overwrites these.
     void take_sum(int unit, int slot, bool adds);
     void fill_with_zeros(int unit, int slot);
     // Divides the gradients of a unit in a slot by their predivisors, on the reduce stream.
     void divide(int unit, int slot);
-    // Sums a part of the gradient shards, with the sums in `sum` on the way, which may be the part.
-    void sum_over_replicas(std::span<float> part, float *sum);
+    // Sums gradient shards over the `ranks` ranks of a communicator.
+    void all_reduce(Link &link, int ranks, std::span<float> gradients);
+    // Sums a part of them, with the sums in `sum` on the way, which may be the part.
+    void all_reduce(Link &link, int ranks, std::span<float> part, float *sum);
     // Calls the body, which puts work on the compute stream, after the writes of other streams into
     // the slot.
     template <typename Body>
@@ -75,7 +81,7 @@ private:
     const GradientFactors factors_;
     GradientUnits units_;
     // Destroyed after the buffers, which wait for the device. Their creation may fail on one rank.
-    Bytes scratch_;  // in f32: scaled sums that are added, sums over replicas of pinned memory
+    Bytes scratch_;  // in f32: scaled sums that are added, parts of all_reduce() in pinned memory
     QuantisedSums quantised_;
     std::vector<SlotEvents> events_;  // by slot
     SlotBuffers buffers_;

@@ -42,13 +42,17 @@ Link::Link(Link &parent, const Comms &comms, const Communicator &comm)
 }
 
 // The others get the reason before the links of this rank end, which is a call that they compare.
-Links::Links(Comms &comms, const Mesh &mesh) : comms_(comms), shard_(comms, comms.shard()) {
+Links::Links(Comms &comms, const ModelPlan &plan) : comms_(comms), shard_(comms, comms.shard()) {
+    const Mesh &mesh = plan.mesh;
     or_abort(comms_, [&] {
         if (mesh.secondary_ranks > 0) gather_.emplace(shard_, comms, comms.gather());
         if (mesh.replicas() > 1) replica_.emplace(comms, comms.replica());
         if (mesh.expert_ranks > 1) experts_.emplace(comms, comms.shard(UnitKind::experts));
+        if (mesh.replicas() > 1 && plan.replicates()) world_.emplace(comms, comms.world());
     });
-    if (replica_) replica_->require_sums();  // all ranks have replicas, or none
+    // All ranks have replicas, or none, and the same replicated parameters.
+    if (replica_) replica_->require_sums();
+    if (plan.replicates()) world().require_sums();
 }
 
 void Links::wait(const Event &event) {
@@ -77,7 +81,7 @@ void Links::check_all() {
 
 std::vector<Link *> Links::all() {
     std::vector<Link *> links = {&shard_};
-    for (auto *link : {&gather_, &replica_, &experts_})
+    for (auto *link : {&gather_, &replica_, &experts_, &world_})
         if (*link) links.push_back(&**link);
     return links;
 }

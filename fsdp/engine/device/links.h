@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The device communicators of an engine: of the ranks that shard units, of a group that has a
-// secondary copy, and of the replicas.
+// secondary copy, of the replicas, and with replicated parameters of all ranks.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +18,7 @@
 #include "fsdp/engine/device/cuda.h"
 #include "fsdp/engine/device/streams.h"
 #include "fsdp/error.h"
+#include "fsdp/spec/model_plan.h"
 #include "vescomm/gpu.h"
 
 namespace vescomm::fsdp::device {
@@ -60,7 +61,7 @@ private:
 class Links {
 public:
     // `comms` must outlive the links. Collective.
-    Links(Comms &comms, const Mesh &mesh);
+    Links(Comms &comms, const ModelPlan &plan);
 
     // The communicator of the ranks that shard a unit.
     Link &shard(UnitKind kind = UnitKind::dense) {
@@ -71,6 +72,8 @@ public:
         return gather_ && kind == UnitKind::dense ? *gather_ : shard(kind);
     }
     Link &replica() { return replica_ ? *replica_ : shard_; }
+    // The communicator of all ranks. There must be replicated parameters.
+    Link &world() { return world_ ? *world_ : shard_; }
     Comms &comms() { return comms_; }
     // Waits until an event is reached, at most the timeout, or a rank fails. Throws Failure.
     void wait(const Event &event);
@@ -92,6 +95,7 @@ private:
     std::optional<Link> gather_;  // none: the ranks that shard a unit gather it
     std::optional<Link> replica_;  // none: shard_ has them
     std::optional<Link> experts_;  // none: all units are dense
+    std::optional<Link> world_;  // none: shard_ has all ranks, or no parameter is replicated
 };
 
 // A device buffer of a shard group.

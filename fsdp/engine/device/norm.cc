@@ -13,7 +13,9 @@ static_assert(ExactSum::word_count == VESCOMM_GPU_SUM_WORDS);
 
 Norm::Norm(const ModelPlan &plan, const Shards &shards, Links &links, Streams &streams)
     : plan_(plan),
-      shards_(shards),
+      gradients_(plan.mesh.position(links.comms().world().rank()) == 0
+                     ? shards.gradients()
+                     : shards.sharded_gradients()),
       links_(links),
       streams_(streams),
       words_(VESCOMM_GPU_SUM_WORDS * sizeof(std::int64_t)) {}
@@ -23,11 +25,9 @@ void Norm::finish() {
     const cuda::Stream stream = streams_.reduce();
     const vescomm_gpu_piece_t all_words = {0, 0, VESCOMM_GPU_SUM_WORDS};
     check(vescomm_gpu_zero(words, VESCOMM_I64, &all_words, 1, stream));
-    // The shards of all buckets, and the zeros between them.
-    const std::span<const float> gradients = shards_.gradients();
-    const vescomm_gpu_piece_t all = {0, 0, static_cast<std::int64_t>(gradients.size())};
-    if (!gradients.empty())
-        check(vescomm_gpu_add_squares(words, gradients.data(), VESCOMM_F32, &all, 1, stream));
+    const vescomm_gpu_piece_t all = {0, 0, static_cast<std::int64_t>(gradients_.size())};
+    if (!gradients_.empty())
+        check(vescomm_gpu_add_squares(words, gradients_.data(), VESCOMM_F32, &all, 1, stream));
     if (plan_.mesh.shard_ranks == 1) return;
     links_.shard().call(stream, [&](vescomm_gpu_comm_t *comm) {
         return vescomm_gpu_all_reduce(comm, words, words, VESCOMM_GPU_SUM_WORDS, VESCOMM_I64,

@@ -5,6 +5,8 @@
 // changes before the host knows that the gradients of all ranks are complete, as on host memory.
 #pragma once
 
+#include <span>
+
 #include "fsdp/engine/device/links.h"
 #include "fsdp/engine/device/streams.h"
 #include "fsdp/engine/parts.h"
@@ -23,7 +25,9 @@ public:
 
 private:
     const ModelPlan &plan_;
-    const Shards &shards_;
+    // The shards of all buckets, and the zeros between them. All ranks have the same values of
+    // replicated ones, which only the first rank of the shard group counts.
+    const std::span<const float> gradients_;
     Links &links_;
     Streams &streams_;
     Bytes words_;  // of the sum over all ranks of the shard group

@@ -19,6 +19,7 @@ Parameters::Parameters(const ModelPlan &plan, const Shards &shards, int position
       links_(links),
       streams_(streams),
       copies_(plan, position),
+      replicated_(plan, shards, true),
       slots_(plan.slots.size()),
       buffers_(plan, position, SlotUse::parameters, unit_names, links),
       codes_(plan, shards, position, unit_names, links),
@@ -45,9 +46,14 @@ void Parameters::for_travelling(int unit, int slot, Body &&body) const {
     }
 }
 
-bool Parameters::is_empty(int unit) const {
-    return std::ranges::none_of(plan_.of_unit[unit],
-                                [&](std::size_t bucket) { return buffers_.has(bucket); });
+bool Parameters::gathers(int unit) const {
+    return std::ranges::any_of(plan_.of_unit[unit],
+                               [&](std::size_t bucket) { return buffers_.has(bucket); });
+}
+
+bool Parameters::replicates(int unit) const {
+    return std::ranges::any_of(
+        plan_.of_unit[unit], [&](std::size_t bucket) { return plan_.buckets[bucket].replicated; });
 }
 
 void Parameters::start(int unit, int slot, bool whole, const Announcement &announcement) {
@@ -55,7 +61,24 @@ void Parameters::start(int unit, int slot, bool whole, const Announcement &annou
     into.unit = unit;
     into.running = true;
     const std::uint64_t announced = watch_.post(announcement);
-    if (is_empty(unit)) return;
+    const bool sharded = gathers(unit);
+    const bool replicated = replicates(unit);
+    if (!sharded && !replicated) return;
+    if (replicated) convert_replicated(unit);
+    if (sharded) gather_sharded(unit, slot, whole, announced);
+    into.gathered.record(streams_.gather());
+}
+
+void Parameters::convert_replicated(int unit) {
+    const cuda::Stream stream = streams_.gather();
+    streams_.gather_after_writes();
+    replicated_.convert(unit, [&](std::byte *to, vescomm_type_t type, const Masters &masters) {
+        const vescomm_gpu_piece_t all = {0, 0, static_cast<std::int64_t>(masters.size)};
+        check(vescomm_gpu_copy(to, type, masters.data, masters.type, &all, 1, stream));
+    });
+}
+
+void Parameters::gather_sharded(int unit, int slot, bool whole, std::uint64_t announced) {
     // NCCL waits for other ranks at its first call. Those that make another one are found before.
     const UnitKind kind = plan_.kinds[unit];
     const Link *link = whole ? &links_.shard(kind) : &links_.gather(kind);
@@ -63,12 +86,11 @@ void Parameters::start(int unit, int slot, bool whole, const Announcement &annou
         watch_.verify(announced);
         connected_.push_back(link);
     }
-    into.closed.wait_on(streams_.gather());
+    slots_[slot].closed.wait_on(streams_.gather());
     if (whole) put_masters(unit, slot);
     if (whole && copies_.exist()) gather_masters(unit, slot);
     else gather_parts(unit, slot);
     write_parameters(unit, slot);
-    into.gathered.record(streams_.gather());
 }
 
 void Parameters::put_masters(int unit, int slot) {
@@ -142,6 +164,16 @@ void Parameters::await_all() {
     streams_.order(streams_.gather(), streams_.reduce());
 }
 
+void Parameters::forget_copies() {
+    copies_.forget();
+    replicated_.forget();
+    if (!plan_.replicates()) return;
+    // Uses of replicated parameters end before masters and their copies change.
+    for (const Slot &slot : slots_)
+        for (const cuda::Stream stream : {streams_.gather(), streams_.reduce()})
+            slot.closed.wait_on(stream);
+}
+
 void Parameters::closed(int slot) {
     Event &closed = slots_[slot].closed;
     closed.wait_on(streams_.compute());
@@ -149,6 +181,7 @@ void Parameters::closed(int slot) {
 }
 
 void *Parameters::data(int slot, std::size_t bucket) const {
+    if (plan_.buckets[bucket].replicated) return replicated_.data(bucket);
     return buffers_.has(bucket) ? buffers_.data(slot, bucket) : nullptr;
 }
 

@@ -7,7 +7,8 @@
 //     gather            └─► own shard ─► all_gather_v ───────┘ gathered
 //
 // The own shard is cast from the masters, or quantised; with secondary copies, the own part of a
-// later gather is copied. Codes are converted after the all_gather_v.
+// later gather is copied. Codes are converted after the all_gather_v. Replicated parameters are
+// masters of this rank, or copies of them that the gather stream makes.
 #pragma once
 
 #include <vector>
@@ -17,6 +18,7 @@
 #include "fsdp/engine/device/slot_buffers.h"
 #include "fsdp/engine/device/streams.h"
 #include "fsdp/engine/parts.h"
+#include "fsdp/engine/replicated_parameters.h"
 #include "fsdp/engine/shards.h"
 #include "fsdp/engine/transfers.h"
 #include "fsdp/engine/watch.h"
@@ -34,12 +36,12 @@ public:
     void await(int slot) override;
     void advance() override {}
     void await_all() override;
-    void forget_copies() override { copies_.forget(); }
+    void forget_copies() override;
     void closed(int slot) override;
     void release(int) override {}
     void *data(int slot, std::size_t bucket) const override;
     std::uint64_t bytes() const override {
-        return buffers_.bytes() + codes_.buffers().bytes() + copies_.bytes();
+        return buffers_.bytes() + codes_.buffers().bytes() + copies_.bytes() + replicated_.bytes();
     }
 
 private:
@@ -55,6 +57,8 @@ private:
     // the unit.
     void start(int unit, int slot, bool whole, const Announcement &announcement);
     // The parts of start(), on the gather stream.
+    void gather_sharded(int unit, int slot, bool whole, std::uint64_t announced);
+    void convert_replicated(int unit);
     void put_masters(int unit, int slot);
     void gather_masters(int unit, int slot);
     void gather_parts(int unit, int slot);
@@ -63,7 +67,9 @@ private:
     // which they do, and their slot.
     template <typename Body>
     void for_travelling(int unit, int slot, Body &&body) const;
-    bool is_empty(int unit) const;
+    // True if a bucket of the unit is gathered, or replicated.
+    bool gathers(int unit) const;
+    bool replicates(int unit) const;
 
     const ModelPlan &plan_;
     const Shards &shards_;
@@ -73,6 +79,7 @@ private:
     Streams &streams_;
     // Destroyed after the buffers, which wait for the device. Their creation may fail on one rank.
     SecondaryCopies copies_;
+    ReplicatedParameters replicated_;
     std::vector<Slot> slots_;
     SlotBuffers buffers_;
     Codes codes_;

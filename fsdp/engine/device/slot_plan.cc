@@ -70,13 +70,15 @@ std::vector<int> SlotPlan::slots_of(std::size_t unit) const {
 bool SlotPlan::has(std::size_t bucket) const {
     const Bucket &planned = plan_.buckets[bucket];
     if (use_ == SlotUse::codes) return planned.quantised();
-    return planned.elements > 0 && (use_ == SlotUse::parameters || planned.trainable);
+    return use_ == SlotUse::parameters ? planned.gathered()
+                                       : planned.trainable && planned.elements > 0;
 }
 
 bool SlotPlan::travels(std::size_t bucket) const {
-    if (!has(bucket)) return false;
-    if (use_ == SlotUse::parameters) return !plan_.buckets[bucket].quantised();
-    return use_ != SlotUse::gradients || !plan_.buckets[bucket].sums_quantised();
+    const Bucket &planned = plan_.buckets[bucket];
+    if (!has(bucket) || !planned.gathered()) return false;
+    if (use_ == SlotUse::parameters) return !planned.quantised();
+    return use_ != SlotUse::gradients || !planned.sums_quantised();
 }
 
 vescomm_type_t SlotPlan::type(std::size_t bucket) const {
@@ -101,7 +103,7 @@ vescomm_gpu_buffer_options_t SlotPlan::options(std::size_t bucket) const {
 std::uint64_t SlotPlan::bytes_of(std::size_t bucket) const {
     const Bucket &planned = plan_.buckets[bucket];
     std::uint64_t bytes =
-        use_ == SlotUse::gradients ? planned.gradient_bytes() : planned.parameter_bytes();
+        static_cast<std::uint64_t>(planned.elements) * vescomm_type_get_bytes(type(bucket));
     if (!travels(bucket)) return bytes;
     const vescomm_gpu_buffer_options_t chosen = options(bucket);
     check(vescomm_gpu_buffer_get_bytes(layout(bucket).get(), &chosen, &bytes));

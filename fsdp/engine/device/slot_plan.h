@@ -15,9 +15,11 @@
 namespace vescomm::fsdp::device {
 
 enum class SlotUse {
-    parameters,  // of the ranks that gather a unit; those in 8 bits have memory and no buffer
+    parameters,  // of the ranks that gather a unit; those in 8 bits have memory and no buffer,
+                 // replicated ones have neither
     codes,  // of parameters that are gathered in 8 bits, of the same ranks
-    gradients,  // of the ranks that shard a unit; those in 8 bits have memory and no buffer
+    gradients,  // of the ranks that shard a unit; those in 8 bits and replicated ones have memory
+                // and no buffer
 };
 
 class SlotPlan {

@@ -41,8 +41,6 @@ void require_update(const Group &group, const vescomm_fsdp_spec_options_t &optio
 }  // namespace
 
 void require_options(const Spec &spec, const ModelPlan &plan) {
-    if (plan.replicates())
-        refuse_on_device("replicated parameters are", "leave out VESCOMM_FSDP_REPLICATED");
     if (!spec.offload_folder().empty())
         refuse_on_device("masters in files are", "set offload_folder to NULL");
     if (spec.options().offload_to_host != 0) return;  // every optimizer runs on the host

@@ -392,8 +392,8 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_add_unit(vescomm_fsdp_spec_t *spec, co
 /** The parameter lies whole on every rank, with its states: for small parameters, such as those of
  *  norms. It is not gathered. Its gradient is summed over all ranks, in f32, once a step, in
  *  vescomm_fsdp_finish_backward() of the last micro-batch; each rank applies the same update. It is
- *  neither in the shards nor in the pieces of its unit. Not in units of experts and not on device
- *  memory; gather_type and reduce_type do not apply. No effect if no axis shards (ddp). */
+ *  neither in the shards nor in the pieces of its unit. Not in units of experts; gather_type and
+ *  reduce_type do not apply. No effect if no axis shards (ddp). */
 #define VESCOMM_FSDP_REPLICATED ((uint32_t)8)
 
 /** Description of a parameter, for vescomm_fsdp_add_parameter(). (The function
@@ -549,8 +549,8 @@ typedef struct vescomm_fsdp_report_t {
      *  widened_bytes, and slots, codes and secondary copies for the first units of the next step.
      */
     uint64_t step_bytes;
-    /** Replicated parameters whose type is not that of the masters, in their type. Part of
-     *  peak_bytes. */
+    /** Copies of replicated parameters that the program reads instead of masters: of those whose
+     *  type is not that of the masters; with offload_to_host of all. Part of peak_bytes. */
     uint64_t converted_bytes;
     /** [in] Consecutive ranks on each node; the last node may have fewer. 0: all ranks. */
     int32_t node_ranks;
@@ -571,10 +571,10 @@ typedef struct vescomm_fsdp_report_t {
      * 256 elements; also that of a partner copy. Others get copies of 8192 elements at a time,
      * which do not count. Part of peak_bytes and step_bytes. */
     uint64_t widened_bytes;
-    /** The part of peak_bytes that is memory of the device: slots, codes, secondary copies and
-     *  scratch, and without offload_to_host the shards. The rest is memory of the host, pinned but
-     *  for partner copies. Device communicators and NCCL have memory of their own. 0 on host
-     *  memory. */
+    /** The part of peak_bytes that is memory of the device: slots, codes, secondary copies,
+     *  converted_bytes and scratch, and without offload_to_host the shards. The rest is memory of
+     * the host, pinned but for partner copies. Device communicators and NCCL have memory of their
+     * own. 0 on host memory. */
     uint64_t device_bytes;
 } vescomm_fsdp_report_t;
 

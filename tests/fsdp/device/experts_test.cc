@@ -81,13 +81,13 @@ std::vector<std::vector<float>> read_by_id(Engine &engine, const MixtureModel &m
 }
 
 Outcomes train(int ranks, const std::string &preset, const vescomm_fsdp_spec_options_t &options,
-               int micro_batches) {
+               int micro_batches, std::uint32_t flags) {
     constexpr int steps = 3;
     Outcomes outcomes;
     outcomes.parameters.resize(static_cast<std::size_t>(ranks));
     run_ranks(ranks, [&](Communicator &comm) {
         gpu_double::Device device(comm.rank());
-        const MixtureModel model = mixture(preset, options);
+        const MixtureModel model = mixture(preset, options, flags);
         Engine engine(model.spec, comm);
         fill(engine);
         std::vector<double> norms;
@@ -108,14 +108,14 @@ Outcomes train(int ranks, const std::string &preset, const vescomm_fsdp_spec_opt
 }
 
 void expect_as_on_host(int ranks, const std::string &preset, vescomm_fsdp_spec_options_t options,
-                       int micro_batches = 1) {
+                       int micro_batches = 1, std::uint32_t flags = 0) {
     SCOPED_TRACE(::testing::Message() << ranks << " ranks, " << preset << ", expert_ranks "
                                       << options.expert_ranks << ", slots " << options.slots);
     const int offload = std::exchange(options.offload_to_host, 0);
-    const Outcomes host = train(ranks, preset, options, micro_batches);
+    const Outcomes host = train(ranks, preset, options, micro_batches, flags);
     options.memory = VESCOMM_FSDP_DEVICE;
     options.offload_to_host = offload;
-    EXPECT_EQ(train(ranks, preset, options, micro_batches), host);
+    EXPECT_EQ(train(ranks, preset, options, micro_batches, flags), host);
     EXPECT_EQ(gpu_double::take_violations(), "");
     EXPECT_EQ(gpu_double::live_communicators(), 0);
 }
@@ -125,6 +125,16 @@ TEST(DeviceExperts, HaveTheBitsOfTheHost) {
     expect_as_on_host(4, "zero3", mixture_options(2), 2);
     expect_as_on_host(3, "zero2", mixture_options(3));
     expect_as_on_host(6, "hsdp:3", mixture_options(3));
+}
+
+TEST(DeviceExperts, MayBeBesideReplicatedParameters) {
+    for (const int offload : {0, 1}) {
+        vescomm_fsdp_spec_options_t options = mixture_options(2);
+        options.average = 1;
+        options.offload_to_host = offload;
+        expect_as_on_host(4, "zero3", options, 2, VESCOMM_FSDP_REPLICATED);
+        expect_as_on_host(8, "hsdp:4", options, 1, VESCOMM_FSDP_REPLICATED);
+    }
 }
 
 TEST(DeviceExperts, AreGatheredInEightBits) {

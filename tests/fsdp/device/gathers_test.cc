@@ -2,12 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Gathers of an engine on device memory that do not simply move the masters: secondary copies
-// (hpz:K, reshard_ranks) and codes of 8 bits. Gradients depend on the gathered parameters, so that
-// a value that differs from the engine on host memory changes all later ones.
+// (hpz:K, reshard_ranks), codes of 8 bits, and units with replicated parameters. Gradients depend
+// on the gathered parameters, so that a value that differs from the engine on host memory changes
+// all later ones.
 #include <algorithm>
 
 #include "fsdp/device/compared.h"
 #include "fsdp/hpz.h"
+#include "fsdp/replicated.h"
 
 namespace vescomm::fsdp::testing {
 namespace {
@@ -101,6 +103,19 @@ TEST(DeviceQuantisedGathers, HaveTheBitsOfTheHost) {
 TEST(DeviceQuantisedGathers, HaveTheBitsOfTheHostFromSecondaryCopies) {
     expect_as_on_host(4, odd_model(), hpz(2), in_codes(VESCOMM_I8, 1, 0, VESCOMM_BF16));
     expect_as_on_host(4, wide_model(), hpz(1), in_codes(VESCOMM_F8E4M3, 3, 100));
+}
+
+TEST(DeviceGathersBesideReplicated, HaveTheBitsOfTheHost) {
+    for (const vescomm_type_t type : {VESCOMM_F32, VESCOMM_BF16})
+        for (const int offload : {0, 1}) {
+            vescomm_fsdp_spec_options_t chosen = options_of(2, type);
+            chosen.gradient_type = VESCOMM_F32;
+            chosen.offload_to_host = offload;
+            expect_as_on_host(3, with_replicated(), "zero3", chosen, {.recompute = true});
+            expect_as_on_host(4, all_replicated(), "hsdp:2", chosen);
+            chosen.gather_type = VESCOMM_I8;
+            expect_as_on_host(4, with_replicated(), hpz(2), chosen);
+        }
 }
 
 }  // namespace

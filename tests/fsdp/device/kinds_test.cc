@@ -176,12 +176,16 @@ vescomm_optimizer_kind_t whole_matrices() {
     return kind;
 }
 
+// Some parameters are replicated, too.
 std::vector<UnitModel> model_with_matrices() {
     std::vector<UnitModel> units = odd_model();
     for (UnitModel &unit : units)
-        for (ParameterSpec &parameter : unit.parameters)
+        for (ParameterSpec &parameter : unit.parameters) {
             if (parameter.name == "up" || parameter.name == "experts")
                 parameter.flags = VESCOMM_FSDP_MATRIX;
+            if (parameter.name == "bias" || parameter.name == "experts")
+                parameter.flags |= VESCOMM_FSDP_REPLICATED;
+        }
     return units;
 }
 

@@ -9,6 +9,7 @@
 
 #include "fsdp/checkpoint/checkpoint_ranks.h"
 #include "fsdp/device/training.h"
+#include "fsdp/replicated.h"
 
 namespace vescomm::fsdp::testing {
 namespace {
@@ -35,6 +36,7 @@ struct Death {
     std::string preset_of_survivors = {};  // empty: the same
     std::string folder = {};  // of checkpoints
     vescomm_fsdp_spec_options_t options = with_copies();
+    std::vector<UnitModel> units = odd_model();
 };
 
 // Trains one step, lets the victims die in the next one, and calls survive(engine, survivors,
@@ -47,7 +49,7 @@ void die(const Death &death,
     const auto is_victim = [&](int rank) { return std::ranges::count(death.victims, rank) > 0; };
     run_ranks(death.ranks, [&](Communicator &comm) {
         gpu_double::Device device(comm.rank());
-        const Described described = describe(odd_model(), death.preset, on_device(death.options));
+        const Described described = describe(death.units, death.preset, on_device(death.options));
         std::optional<Communicator> survivors;
         Engine engine(described.spec, comm);
         fill(engine);
@@ -77,7 +79,7 @@ void expect_recovery(const Death &death) {
     die(death, [&](Engine &engine, Communicator &survivors, gpu_double::Device &device) {
         const std::string preset =
             death.preset_of_survivors.empty() ? death.preset : death.preset_of_survivors;
-        const Described described = describe(odd_model(), preset, on_device(death.options));
+        const Described described = describe(death.units, preset, on_device(death.options));
         vescomm_fsdp_recovery_t recovery = vescomm_fsdp_recovery_init();
         recovery.spec = described.spec.get();
         if (!death.folder.empty()) recovery.folder = death.folder.c_str();
@@ -128,6 +130,20 @@ TEST(DeviceRecovery, KeepsNarrowMasters) {
             options.gradient_type = VESCOMM_F32;
             expect_recovery({.options = options});
         }
+}
+
+TEST(DeviceRecovery, KeepsReplicatedParameters) {
+    for (const bool offload : {false, true})
+        expect_recovery({.options = with_copies(offload), .units = with_replicated()});
+    // One rank is left, which shards nothing.
+    expect_recovery({.ranks = 2, .units = with_replicated()});
+    vescomm_fsdp_spec_options_t without_copies = with_copies();
+    without_copies.partner_copy = 0;
+    expect_recovery({.ranks = 4,
+                     .preset = "hsdp:2",
+                     .preset_of_survivors = "zero3",
+                     .options = without_copies,
+                     .units = with_replicated()});
 }
 
 TEST(DeviceRecovery, LoadsTheCheckpointWithoutCopies) {

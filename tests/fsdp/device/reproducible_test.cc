@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "fsdp/device/training.h"
+#include "fsdp/replicated.h"
 
 namespace vescomm::fsdp::testing {
 namespace {
@@ -120,11 +121,12 @@ TEST_F(DeviceReproducible, SumsInBf16AreTheSameAgain) {
 }
 
 // The text of the error that the creation of an engine has on all ranks.
-std::string refusal(const char *preset, int ranks = 2) {
+std::string refusal(const char *preset, int ranks = 2,
+                    const std::vector<UnitModel> &units = odd_model()) {
     std::vector<std::string> texts(static_cast<std::size_t>(ranks));
     run_ranks(ranks, [&](Communicator &comm) {
         const gpu_double::Device device(comm.rank());
-        const Described described = describe(odd_model(), preset, on_device());
+        const Described described = describe(units, preset, on_device());
         try {
             const Engine engine(described.spec, comm);
         } catch (const Error &error) {
@@ -139,6 +141,13 @@ std::string refusal(const char *preset, int ranks = 2) {
 TEST_F(DeviceReproducible, SumsOfReplicasAreRefused) {
     EXPECT_NE(refusal("ddp").find("asks for reproducible reductions"), std::string::npos);
     EXPECT_NE(refusal("hsdp:2", 4).find("asks for reproducible reductions"), std::string::npos);
+}
+
+TEST_F(DeviceReproducible, SumsOfReplicatedParametersAreRefused) {
+    for (const auto &[preset, ranks] : {std::pair("zero3", 3), std::pair("hpz:2", 4)})
+        EXPECT_NE(
+            refusal(preset, ranks, with_replicated()).find("asks for reproducible reductions"),
+            std::string::npos);
 }
 
 TEST_F(DeviceReproducible, RanksThatCannotReadOneAnotherAreRefused) {

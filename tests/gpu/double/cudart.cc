@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include "gpu/double/streams.h"
@@ -32,6 +33,7 @@ int driver() {
 struct Failure {
     std::string function;
     int skip = 0, result = 0;
+    std::thread::id thread;  // whose calls count; none: of all
 };
 // Nothing is called under the lock. Never destroyed: threads use them until the process ends.
 struct Notes {
@@ -128,10 +130,12 @@ double patience_seconds() {
     return number_from("GPU_DOUBLE_SECONDS", 20);
 }
 
-void fail_call(const std::string &function, int skip, int result) {
+void fail_call(const std::string &function, int skip, int result, bool own) {
     const NoteLock lock(notes().mutex);
     if (function.empty()) notes().failures.clear();
-    else notes().failures.push_back({function, skip, result});
+    else
+        notes().failures.push_back(
+            {function, skip, result, own ? std::this_thread::get_id() : std::thread::id()});
 }
 
 int injected_result(const char *function) {
@@ -140,6 +144,8 @@ int injected_result(const char *function) {
     std::vector<Failure> &failures = notes().failures;
     for (auto failure = failures.begin(); failure != failures.end(); ++failure) {
         if (failure->function != function) continue;
+        if (failure->thread != std::thread::id() && failure->thread != std::this_thread::get_id())
+            continue;
         if (failure->skip-- > 0) return 0;
         const int result = failure->result;
         failures.erase(failure);

@@ -102,8 +102,8 @@ void *host_view(const void *device_address);
 bool is_device_address(const void *address);
 
 // The call of this function after `skip` others of it returns `result` and has no other effect.
-// Empty name: forgets all such failures.
-void fail_call(const std::string &function, int skip, int result);
+// Empty name: forgets all such failures. `own`: only calls of this thread count.
+void fail_call(const std::string &function, int skip, int result, bool own = false);
 // A result for fail_call(): the call returns success.
 inline constexpr int no_effect = -1;
 
