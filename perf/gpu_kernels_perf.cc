@@ -175,6 +175,41 @@ std::vector<vescomm_gpu_piece_t> pieces_of(std::int64_t elements, std::int64_t c
     return pieces;
 }
 
+// Rows of SGD and 8-bit AdamW. The codes of moments are in `m` and `v`.
+void add_other_optimizers(Bench &bench, float *p, const float *g, float *m, float *v,
+                          const std::vector<vescomm_gpu_piece_t> &list) {
+    const auto count = static_cast<std::int64_t>(list.size());
+    const auto *pieces = list.data();
+    std::int64_t used = 0, blocks = 0;
+    for (const auto &piece : list) {
+        used += piece.count;
+        blocks += (piece.count + VESCOMM_GPU_MOMENT_BLOCK - 1) / VESCOMM_GPU_MOMENT_BLOCK;
+    }
+    const auto elements = static_cast<double>(used);
+    vescomm_gpu_sgd_options_t sgd = vescomm_gpu_sgd_options_init();
+    bench.row("sgd", 12 * elements, [&] {
+        check(vescomm_gpu_sgd(p, g, nullptr, &sgd, nullptr, pieces, count, bench.stream()));
+    });
+    sgd.momentum = 0.9;
+    bench.row("sgd with momentum", 20 * elements, [&] {
+        check(vescomm_gpu_sgd(p, g, m, &sgd, nullptr, pieces, count, bench.stream()));
+    });
+    auto *m_scales = bench.array<float>(static_cast<std::size_t>(blocks), 0);
+    auto *v_scales = bench.array<float>(static_cast<std::size_t>(blocks), 0);
+    vescomm_gpu_adamw_options_t options = vescomm_gpu_adamw_options_init();
+    for (const vescomm_type_t type : {VESCOMM_F32, VESCOMM_BF16}) {
+        options.parameter_type = type;
+        const double bytes = type == VESCOMM_F32 ? 16 : 12;
+        bench.row(
+            type == VESCOMM_F32 ? "adam8bit" : "adam8bit bf16",
+            bytes * elements + 16 * static_cast<double>(blocks), [&] {
+                check(vescomm_gpu_adam8bit(p, g, reinterpret_cast<std::uint8_t *>(m),
+                                           reinterpret_cast<std::uint8_t *>(v), m_scales, v_scales,
+                                           &options, nullptr, pieces, count, bench.stream()));
+            });
+    }
+}
+
 int run(double mib, std::int64_t piece_count, bool odd, int iterations) {
     const Cuda cuda = load();
     Bench bench(cuda, iterations);
@@ -280,6 +315,7 @@ int run(double mib, std::int64_t piece_count, bool odd, int iterations) {
             check(vescomm_gpu_adamw(a, b, m, v, &options, nullptr, pieces, k, stream));
         });
     }
+    add_other_optimizers(bench, a, b, m, v, list);
     return 0;
 }
 

@@ -4,18 +4,11 @@
 
 #include <cstddef>
 
+#include "execute/loops/sgd_step.h"
+
 namespace vescomm::fsdp {
 
-// Constants of one step, rounded to float where PyTorch rounds.
-struct SgdStep {
-    float gradient_scale;  // multiplies every gradient first: 1, or the factor of clipping
-    float coupled_decay;  // weight decay that is added to the gradient; 0: none
-    float decay;  // factor of the parameter before the step; 1: no decoupled weight decay
-    float momentum;
-    float fresh;  // the momentum's factor of a gradient: 1 - dampening; 1 in the first step
-    float learning_rate;
-    bool nesterov;
-};
+using internal::SgdStep;
 
 // Makes one step of stochastic gradient descent on n elements: parameters p, gradients g, and the
 // momentum m, which is nullptr if there is none.

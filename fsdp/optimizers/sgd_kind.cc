@@ -5,17 +5,13 @@
 #include <cmath>
 #include <cstddef>
 
-#include "fsdp/optimizers/settings.h"
 #include "fsdp/optimizers/sgd.h"
+#include "fsdp/optimizers/sgd_settings.h"
 #include "vescomm/optimizer.h"
 
 namespace vescomm::fsdp {
 
 namespace {
-
-vescomm_sgd_settings_t read(const void *settings) noexcept {
-    return read_settings(settings, vescomm_sgd_settings_init());
-}
 
 // Constant sentence about the first wrong member, or nullptr. A comparison with NaN is false.
 const char *wrong(const vescomm_sgd_settings_t &s) noexcept {
@@ -34,7 +30,7 @@ const char *wrong(const vescomm_sgd_settings_t &s) noexcept {
 
 int needs(void *, const void *settings, vescomm_optimizer_needs_t *needs,
           const char **reason) noexcept {
-    const vescomm_sgd_settings_t s = read(settings);
+    const vescomm_sgd_settings_t s = read_sgd_settings(settings);
     const char *const problem = wrong(s);
     if (problem != nullptr) {
         *reason = problem;
@@ -48,21 +44,10 @@ int needs(void *, const void *settings, vescomm_optimizer_needs_t *needs,
 }
 
 int step(void *, const void *settings, const vescomm_optimizer_run_t *run) noexcept {
-    const vescomm_sgd_settings_t s = read(settings);
-    const double rate = s.learning_rate * run->learning_rate_scale;
-    const bool first = run->step == 1;
-    const double decoupled = s.decoupled != 0 ? s.weight_decay : 0;
-    const SgdStep constants = {
-        .gradient_scale = run->gradient_scale,
-        .coupled_decay = static_cast<float>(s.decoupled != 0 ? 0 : s.weight_decay),
-        .decay = static_cast<float>(1 - rate * decoupled),
-        .momentum = static_cast<float>(s.momentum),
-        .fresh = first ? 1.0f : static_cast<float>(1 - s.dampening),
-        .learning_rate = static_cast<float>(rate),
-        .nesterov = s.nesterov != 0,
-    };
+    const vescomm_sgd_settings_t s = read_sgd_settings(settings);
     float *const momentum = s.momentum != 0 ? static_cast<float *>(run->state[0]) : nullptr;
-    sgd(run->master, run->gradient, momentum, static_cast<std::size_t>(run->elements), constants);
+    sgd(run->master, run->gradient, momentum, static_cast<std::size_t>(run->elements),
+        internal::sgd_constants(sgd_settings(s, *run)));
     return VESCOMM_OK;
 }
 

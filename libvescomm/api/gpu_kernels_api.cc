@@ -123,6 +123,28 @@ vescomm_status_t vescomm_gpu_sum_quantised(float *target, std::int32_t add, cons
     });
 }
 
+namespace {
+
+// The step of vescomm_gpu_adamw() and vescomm_gpu_adam8bit().
+AdamWStep step_of(const vescomm_gpu_adamw_options_t &given) {
+    return {given.learning_rate, given.beta1,          given.beta2, given.epsilon,
+            given.weight_decay,  given.gradient_scale, given.step};
+}
+
+template <typename Options>
+device::StepParameters parameters_of(void *parameters, const Options &given) {
+    const vescomm_type_t type = given.parameter_type == 0 ? VESCOMM_F32 : given.parameter_type;
+    return {parameters, type, given.stochastic != 0, given.random_stream, given.random_first};
+}
+
+template <typename Options>
+Options read_options(const Options *options, const char *function) {
+    require(options, function, "options");
+    return read_struct(options, function, "options");
+}
+
+}  // namespace
+
 vescomm_status_t vescomm_gpu_adamw(void *parameters, const float *gradients, float *m, float *v,
                                    const vescomm_gpu_adamw_options_t *options,
                                    const vescomm_gpu_clip_t *clip,
@@ -130,14 +152,37 @@ vescomm_status_t vescomm_gpu_adamw(void *parameters, const float *gradients, flo
                                    void *stream) {
     return guarded([&] {
         const char *function = "vescomm_gpu_adamw";
-        require(options, function, "options");
-        const auto given = read_struct(options, function, "options");
-        const vescomm_type_t type = given.parameter_type == 0 ? VESCOMM_F32 : given.parameter_type;
-        device::adamw(
-            {parameters, type, given.stochastic != 0, given.random_stream, given.random_first},
-            gradients, m, v,
-            {given.learning_rate, given.beta1, given.beta2, given.epsilon, given.weight_decay,
-             given.gradient_scale, given.step},
-            clip, pieces_of(function, pieces, piece_count), stream_of(stream));
+        const auto given = read_options(options, function);
+        device::adamw(parameters_of(parameters, given), gradients, m, v, step_of(given), clip,
+                      pieces_of(function, pieces, piece_count), stream_of(stream));
+    });
+}
+
+vescomm_status_t vescomm_gpu_adam8bit(void *parameters, const float *gradients, std::uint8_t *m,
+                                      std::uint8_t *v, float *m_scales, float *v_scales,
+                                      const vescomm_gpu_adamw_options_t *options,
+                                      const vescomm_gpu_clip_t *clip,
+                                      const vescomm_gpu_piece_t *pieces, std::int64_t piece_count,
+                                      void *stream) {
+    return guarded([&] {
+        const char *function = "vescomm_gpu_adam8bit";
+        const auto given = read_options(options, function);
+        device::adam8bit(parameters_of(parameters, given), gradients, {m, v, m_scales, v_scales},
+                         step_of(given), clip, pieces_of(function, pieces, piece_count),
+                         stream_of(stream));
+    });
+}
+
+vescomm_status_t vescomm_gpu_sgd(void *parameters, const float *gradients, float *momentum,
+                                 const vescomm_gpu_sgd_options_t *options,
+                                 const vescomm_gpu_clip_t *clip, const vescomm_gpu_piece_t *pieces,
+                                 std::int64_t piece_count, void *stream) {
+    return guarded([&] {
+        const char *function = "vescomm_gpu_sgd";
+        const auto given = read_options(options, function);
+        device::sgd(parameters_of(parameters, given), gradients, momentum,
+                    {given.learning_rate, given.momentum, given.dampening, given.weight_decay,
+                     given.nesterov != 0, given.decoupled != 0, given.gradient_scale, given.step},
+                    clip, pieces_of(function, pieces, piece_count), stream_of(stream));
     });
 }

@@ -3,81 +3,15 @@
 #include "gpu/device_kernels.h"
 
 #include <algorithm>
-#include <cmath>
 #include <string>
 
-#include "base/error.h"
 #include "base/types.h"
 #include "execute/kernels.h"
-#include "gpu/kernel_library.h"
-#include "gpu/kernels/parameters.h"
-#include "gpu/unaligned_text.h"
+#include "gpu/kernel_arguments.h"
+#include "gpu/launch_pieces.h"
 
 namespace vescomm::internal::device {
 namespace {
-
-constexpr std::int64_t max_elements = std::int64_t{1} << 40;
-
-[[noreturn]] void refuse(const char *function, const std::string &why) {
-    throw Error(VESCOMM_ERROR_INVALID_ARGUMENT, std::string(function) + ": " + why);
-}
-
-std::int64_t tiles_of(std::int64_t elements, int tile = gpu_kernel::tile_elements) {
-    return (elements + tile - 1) / tile;
-}
-
-// Returns the number of elements of all pieces.
-std::int64_t checked_pieces(const char *function, Pieces pieces, bool has_source) {
-    std::int64_t end = 0, elements = 0;
-    for (std::size_t k = 0; k < pieces.size(); ++k) {
-        const vescomm_gpu_piece_t &piece = pieces[k];
-        const auto text = [&] {
-            return "piece " + std::to_string(k) + " has target " + std::to_string(piece.target) +
-                   ", source " + std::to_string(piece.source) + " and count " +
-                   std::to_string(piece.count);
-        };
-        if (piece.count < 0 || piece.target < 0 || (has_source && piece.source < 0))
-            refuse(function, text() + "; they must be 0 or more");
-        if (piece.count > max_elements - elements)
-            refuse(function, text() + "; all pieces must have at most 2^40 elements");
-        if (piece.target > INT64_MAX / 16 || (has_source && piece.source > INT64_MAX / 16))
-            refuse(function, text() + "; offsets must be at most 2^59");
-        if (piece.target < end)
-            refuse(function, text() + ", but the piece before ends at " + std::to_string(end) +
-                                 "; pieces must ascend and not overlap in the target");
-        end = piece.target + piece.count;
-        elements += piece.count;
-    }
-    return elements;
-}
-
-void check_address(const char *function, const char *name, const void *address,
-                   std::size_t alignment) {
-    if (address == nullptr) refuse(function, std::string(name) + " is NULL; it must be given");
-    if (reinterpret_cast<std::uintptr_t>(address) % alignment != 0)
-        refuse(function, unaligned_text(name, address, alignment));
-}
-
-void check_type(const char *function, vescomm_type_t type) {
-    if (!is_type(type)) refuse(function, name_of_type(type) + " is not a type of vescomm.h");
-}
-
-void check_float(const char *function, vescomm_type_t type) {
-    if (!is_type(type) || !is_float(type))
-        refuse(function, name_of_type(type) + " is not a float; use f32, bf16, f16, f64 or an f8");
-}
-
-void check_small_float(const char *function, vescomm_type_t type,
-                       const std::string &name = "the type") {
-    if (type != VESCOMM_F32 && type != VESCOMM_BF16 && type != VESCOMM_F16)
-        refuse(function, name + " is " + name_of_type(type) + "; it must be f32, bf16 or f16");
-}
-
-void check_finite(const char *function, const char *name, double value) {
-    if (!std::isfinite(value))
-        refuse(function,
-               std::string(name) + " is " + std::to_string(value) + "; it must be finite");
-}
 
 // Elements of a type as unsigned integers: their type, and the number for each element.
 struct Bits {
@@ -96,50 +30,6 @@ Bits bits_of(vescomm_type_t type) {
         default:
             return {VESCOMM_U64, static_cast<std::int64_t>(size_of(type) / 8)};
     }
-}
-
-// The slabs of a call, without pieces.
-template <typename Parameters>
-gpu_kernel::Slabs &slabs_of(Parameters &parameters) {
-    if constexpr (std::is_same_v<Parameters, gpu_kernel::Slabs>) return parameters;
-    else if constexpr (std::is_same_v<Parameters, gpu_kernel::NarrowAdamW>)
-        return parameters.adamw.slabs;
-    else return parameters.slabs;
-}
-
-// Launches a kernel for each max_pieces pieces that have elements. `factor` multiplies offsets and
-// counts. `tile`: elements of a block.
-template <typename Parameters>
-void launch_pieces(Kernel kernel, Parameters parameters, Pieces pieces, cuda::Stream stream,
-                   std::int64_t factor = 1, int tile = gpu_kernel::tile_elements) {
-    const KernelLibrary &library = kernel_library();
-    gpu_kernel::Slabs &slabs = slabs_of(parameters);
-    std::int64_t tiles = 0;
-    const auto launch = [&] {
-        if (slabs.pieces > 0) library.launch(kernel, tiles, &parameters, stream);
-        slabs.pieces = 0;
-        tiles = 0;
-    };
-    for (const vescomm_gpu_piece_t &piece : pieces) {
-        if (piece.count == 0) continue;
-        slabs.piece[slabs.pieces] = {piece.target * factor, piece.source * factor,
-                                     piece.count * factor};
-        tiles += tiles_of(piece.count * factor, tile);
-        slabs.first_tile[0] = 0;
-        slabs.first_tile[++slabs.pieces] = static_cast<std::uint32_t>(tiles);
-        if (slabs.pieces == gpu_kernel::max_pieces) launch();
-    }
-    launch();
-}
-
-gpu_kernel::Slabs slabs(void *target, vescomm_type_t target_type, const void *source = nullptr,
-                        vescomm_type_t source_type = 0) {
-    gpu_kernel::Slabs made{};
-    made.target = target;
-    made.source = source;
-    made.target_type = target_type;
-    made.source_type = source_type;
-    return made;
 }
 
 }  // namespace
@@ -319,51 +209,6 @@ void sum_quantised(float *target, bool add, const QuantisedSources &sources, std
                                               sources.code_type,
                                               add ? 1 : 0};
     library.launch(Kernel::sum_quantised, tiles_of(count), &parameters, stream);
-}
-
-namespace {
-
-void check_step(const char *function, const AdamWStep &step) {
-    const auto require_range = [&](const char *name, double value, double end) {
-        if (!(value >= 0 && value < end))
-            refuse(function, std::string(name) + " is " + std::to_string(value) +
-                                 "; it must be 0 or more, and " +
-                                 (end == 1 ? "below 1" : "finite"));
-    };
-    require_range("learning_rate", step.learning_rate, INFINITY);
-    require_range("beta1", step.beta1, 1);
-    require_range("beta2", step.beta2, 1);
-    require_range("epsilon", step.epsilon, INFINITY);
-    require_range("weight_decay", step.weight_decay, INFINITY);
-    if (step.step < 1)
-        refuse(function, "step is " + std::to_string(step.step) + "; steps count from 1");
-}
-
-}  // namespace
-
-void adamw(const AdamWParameters &parameters, const float *gradients, float *m, float *v,
-           const AdamWStep &step, const vescomm_gpu_clip_t *clip, Pieces pieces,
-           cuda::Stream stream) {
-    const char *function = "vescomm_gpu_adamw";
-    const vescomm_type_t type = parameters.type;
-    check_step(function, step);
-    check_small_float(function, type, "parameter_type");
-    if (parameters.stochastic && type == VESCOMM_F32)
-        refuse(function, "stochastic is not 0, but the parameters are f32; set it to 0");
-    if (clip != nullptr) check_address(function, "clip", clip, alignof(vescomm_gpu_clip_t));
-    if (checked_pieces(function, pieces, true) > 0) {
-        check_address(function, "parameters", parameters.data, alignment_of(type));
-        check_address(function, "gradients", gradients, alignof(float));
-        check_address(function, "m", m, alignof(float));
-        check_address(function, "v", v, alignof(float));
-    }
-    const gpu_kernel::AdamW adamw{slabs(parameters.data, type, gradients, VESCOMM_F32), m, v, clip,
-                                  adamw_constants(step)};
-    if (type == VESCOMM_F32) return launch_pieces(Kernel::adamw, adamw, pieces, stream);
-    launch_pieces(Kernel::adamw_narrow,
-                  gpu_kernel::NarrowAdamW{adamw, parameters.random_stream, parameters.random_first,
-                                          parameters.stochastic ? 1 : 0},
-                  pieces, stream);
 }
 
 }  // namespace vescomm::internal::device

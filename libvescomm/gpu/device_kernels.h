@@ -6,6 +6,7 @@
 #include <span>
 
 #include "execute/adamw_constants.h"
+#include "execute/sgd_constants.h"
 #include "gpu/cuda_functions.h"
 #include "vescomm/gpu_kernels.h"
 
@@ -44,15 +45,27 @@ struct QuantisedSources {
 void sum_quantised(float *target, bool add, const QuantisedSources &sources, std::int64_t count,
                    std::int64_t block, float factor, cuda::Stream stream);
 
-// Parameters of adamw(), and how they are rounded.
-struct AdamWParameters {
+// Parameters of a step, and how they are rounded.
+struct StepParameters {
     void *data;
     vescomm_type_t type;
     bool stochastic;
     std::uint64_t random_stream, random_first;
 };
-void adamw(const AdamWParameters &parameters, const float *gradients, float *m, float *v,
+void adamw(const StepParameters &parameters, const float *gradients, float *m, float *v,
            const AdamWStep &step, const vescomm_gpu_clip_t *clip, Pieces pieces,
            cuda::Stream stream);
+void sgd(const StepParameters &parameters, const float *gradients, float *momentum,
+         const SgdSettings &step, const vescomm_gpu_clip_t *clip, Pieces pieces,
+         cuda::Stream stream);
+
+// Codes and scales of adam8bit().
+struct Moments8bit {
+    std::uint8_t *m, *v;
+    float *m_scales, *v_scales;
+};
+void adam8bit(const StepParameters &parameters, const float *gradients, const Moments8bit &moments,
+              const AdamWStep &step, const vescomm_gpu_clip_t *clip, Pieces pieces,
+              cuda::Stream stream);
 
 }  // namespace vescomm::internal::device

@@ -173,7 +173,22 @@ MEMBER(vescomm_gpu_adamw_options_t, stochastic, 60);
 MEMBER(vescomm_gpu_adamw_options_t, random_stream, 64);
 MEMBER(vescomm_gpu_adamw_options_t, random_first, 72);
 FREEZE(sizeof(vescomm_gpu_adamw_options_t) == 80);
+
+MEMBER(vescomm_gpu_sgd_options_t, gradient_scale, 4);
+MEMBER(vescomm_gpu_sgd_options_t, learning_rate, 8);
+MEMBER(vescomm_gpu_sgd_options_t, momentum, 16);
+MEMBER(vescomm_gpu_sgd_options_t, dampening, 24);
+MEMBER(vescomm_gpu_sgd_options_t, weight_decay, 32);
+MEMBER(vescomm_gpu_sgd_options_t, step, 40);
+MEMBER(vescomm_gpu_sgd_options_t, nesterov, 48);
+MEMBER(vescomm_gpu_sgd_options_t, decoupled, 52);
+MEMBER(vescomm_gpu_sgd_options_t, parameter_type, 56);
+MEMBER(vescomm_gpu_sgd_options_t, stochastic, 60);
+MEMBER(vescomm_gpu_sgd_options_t, random_stream, 64);
+MEMBER(vescomm_gpu_sgd_options_t, random_first, 72);
+FREEZE(sizeof(vescomm_gpu_sgd_options_t) == 80);
 FREEZE(VESCOMM_GPU_SUM_WORDS == 22);
+FREEZE(VESCOMM_GPU_MOMENT_BLOCK == 256);
 
 /* Functions that no other test calls from C. */
 typedef vescomm_status_t (*metrics_function)(const vescomm_comm_t *, char *, size_t, size_t *);

@@ -101,6 +101,38 @@ TEST(GpuKernelsHpp, AStepInTheTypeOfTheParameters) {
     EXPECT_EQ(take_violations(), "");
 }
 
+TEST(GpuKernelsHpp, StepsOfSgdAndOf8bitAdamW) {
+    Device device(0);
+    const vescomm_gpu_piece_t shifted[] = {{1, 0, 2}};
+    const gpu::ConstArray gradients(device.upload(Floats{4, -8}), 2);
+    float *const p = device.upload(Floats{1, 1, 1}), *const mean = device.upload(Floats{0, 0, 2});
+    auto sgd = vescomm_gpu_sgd_options_init();
+    sgd.learning_rate = 0.25;
+    gpu::sgd({p, 3}, gradients, {mean, 0}, sgd, nullptr, shifted, device.stream);
+    EXPECT_EQ(device.read(p, 3), (Floats{1, 0, 3}));
+    EXPECT_EQ(device.read(mean, 3), (Floats{0, 0, 2}));
+    sgd.momentum = 0.5;
+    gpu::sgd({p, 3}, gradients, {mean, 3}, sgd, nullptr, shifted, device.stream);
+    EXPECT_EQ(device.read(mean, 3), (Floats{0, 4, -7}));
+    EXPECT_EQ(device.read(p, 3), (Floats{1, -1, 4.75}));
+
+    auto options = vescomm_gpu_adamw_options_init();
+    options.learning_rate = 0.25;
+    options.weight_decay = 0;
+    const gpu::Array parameters(device.upload(Bits{0, 0x3f80, 0x3f80}), 3, VESCOMM_BF16);
+    const gpu::Array m(device.upload(std::vector<std::uint8_t>(3)), 3),
+        v(device.upload(std::vector<std::uint8_t>(3)), 3);
+    const gpu::Array m_scales(device.array<float>(1), 1), v_scales(device.array<float>(1), 1);
+    gpu::adam8bit(parameters, gradients, m, v, m_scales, v_scales, options, nullptr, shifted,
+                  device.stream);
+    // The first step is the learning rate.
+    EXPECT_EQ(device.read(parameters.as<std::uint16_t>(), 3), (Bits{0, 0x3f40, 0x3fa0}));
+    EXPECT_NEAR(device.read(m_scales.as<float>(), 1)[0], 0.1 * 8, 1e-6);
+    EXPECT_NEAR(device.read(v_scales.as<float>(), 1)[0], 1e-3 * 64, 1e-6);
+    EXPECT_EQ(device.read(v.as<std::uint8_t>(), 3)[2], 255);
+    EXPECT_EQ(take_violations(), "");
+}
+
 TEST(GpuKernelsHpp, CodesOfIntegersAreExact) {
     Device device(0);
     const Floats values = {127, -127, 1, 0, 254, 2};
@@ -183,6 +215,21 @@ TEST(GpuKernelsHpp, ArraysThatAreTooShortAreRefusedBeforeTheCall) {
                  VESCOMM_ERROR_INVALID_ARGUMENT, "parameter_type is i8");
     expect_refused([&] { gpu::adamw(four, words, four, four, options, nullptr, all, stream); },
                    "gradients has elements of type 13");
+    auto sgd = vescomm_gpu_sgd_options_init();
+    sgd.momentum = 0.5;
+    expect_refused([&] { gpu::sgd(four, four, one, sgd, nullptr, all, stream); },
+                   "4 elements from 0 on, and momentum has 1");
+    const gpu::Array codes(four.data, 4, VESCOMM_U8), three(four.data, 3, VESCOMM_U8);
+    const vescomm_gpu_piece_t two_blocks[] = {{0, 0, 2}, {3, 0, 1}};
+    const auto adam8bit = [&](gpu::Array m, gpu::Array v, gpu::Array m_scales,
+                              gpu::Array v_scales) {
+        gpu::adam8bit(four, four, m, v, m_scales, v_scales, options, nullptr, two_blocks, stream);
+    };
+    expect_refused([&] { adam8bit(bytes, codes, four, four); }, "m has elements of type 7");
+    expect_refused([&] { adam8bit(codes, three, four, four); }, "and v has 3");
+    expect_refused([&] { adam8bit(codes, codes, words, four); }, "m_scales has elements of type");
+    expect_refused([&] { adam8bit(codes, codes, four, one); },
+                   "v_scales has 1 elements, and 2 are needed");
     expect_error([&] { gpu::zero(four, negative, stream); }, VESCOMM_ERROR_INVALID_ARGUMENT, "-1");
     gpu::zero(four, none, stream);
     EXPECT_EQ(gpu_double::calls_of("cudaLaunchKernel"), before);

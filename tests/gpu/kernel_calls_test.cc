@@ -189,7 +189,7 @@ TEST(KernelCalls, WrongArgumentsAreNamed) {
     EXPECT_INVALID(zero({{0, 0, 4}, {3, 0, 1}}), "the piece before ends at 4");
     EXPECT_INVALID(zero({{0, 0, INT64_C(1) << 40}, {INT64_C(1) << 41, 0, 1}}), "2^40");
     EXPECT_INVALID(zero({{INT64_MAX, 0, 1}}), "at most 2^59");
-    EXPECT_INVALID(vescomm_gpu_zero(a, 0, &four, 1, stream), "is not a type");
+    EXPECT_INVALID(vescomm_gpu_zero(a, 0, &four, 1, stream), "is no type of elements");
     EXPECT_INVALID(vescomm_gpu_zero(a, VESCOMM_F32, nullptr, 1, stream), "pieces is NULL");
     EXPECT_INVALID(vescomm_gpu_zero(a, VESCOMM_F32, &four, -1, stream), "piece_count is -1");
     EXPECT_INVALID(vescomm_gpu_zero(nullptr, VESCOMM_F32, &four, 1, stream), "target is NULL");

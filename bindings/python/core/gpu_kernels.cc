@@ -170,14 +170,16 @@ void sum_quantised(nb::handle target, nb::handle codes, Integer code_stride, nb:
 // Stream, and number of element 0 of the parameters.
 using RandomBits = std::optional<std::tuple<std::uint64_t, std::uint64_t>>;
 
-void adamw(nb::handle parameters, nb::handle gradients, nb::handle m, nb::handle v, Integer step,
-           double learning_rate, double beta1, double beta2, double epsilon, double weight_decay,
-           float gradient_scale, nb::handle clip, const RandomBits &random,
-           const GivenPieces &pieces, Integer stream) {
-    Arrays arrays;
-    const gpu::Array to = arrays.read(parameters, "parameters");
-    const gpu::Array from = arrays.read(gradients, "gradients");
-    const gpu::Array first = arrays.read(m, "m"), second = arrays.read(v, "v");
+template <typename Options>
+void set_random_bits(Options &options, const RandomBits &random) {
+    if (!random) return;
+    options.stochastic = 1;
+    std::tie(options.random_stream, options.random_first) = *random;
+}
+
+vescomm_gpu_adamw_options_t adamw_options(Integer step, double learning_rate, double beta1,
+                                          double beta2, double epsilon, double weight_decay,
+                                          float gradient_scale, const RandomBits &random) {
     vescomm_gpu_adamw_options_t options = vescomm_gpu_adamw_options_init();
     options.gradient_scale = gradient_scale;
     options.learning_rate = learning_rate;
@@ -186,14 +188,73 @@ void adamw(nb::handle parameters, nb::handle gradients, nb::handle m, nb::handle
     options.epsilon = epsilon;
     options.weight_decay = weight_decay;
     options.step = step;
-    if (random) {
-        options.stochastic = 1;
-        std::tie(options.random_stream, options.random_first) = *random;
-    }
-    const auto *factor = static_cast<const vescomm_gpu_clip_t *>(
+    set_random_bits(options, random);
+    return options;
+}
+
+const vescomm_gpu_clip_t *read_clip(Arrays &arrays, nb::handle clip) {
+    return static_cast<const vescomm_gpu_clip_t *>(
         arrays.read_bytes(clip, "clip", sizeof(vescomm_gpu_clip_t)));
+}
+
+void adamw(nb::handle parameters, nb::handle gradients, nb::handle m, nb::handle v, Integer step,
+           double learning_rate, double beta1, double beta2, double epsilon, double weight_decay,
+           float gradient_scale, nb::handle clip, const RandomBits &random,
+           const GivenPieces &pieces, Integer stream) {
+    Arrays arrays;
+    const gpu::Array to = arrays.read(parameters, "parameters");
+    const gpu::Array from = arrays.read(gradients, "gradients");
+    const gpu::Array first = arrays.read(m, "m"), second = arrays.read(v, "v");
+    const auto options = adamw_options(step, learning_rate, beta1, beta2, epsilon, weight_decay,
+                                       gradient_scale, random);
+    const vescomm_gpu_clip_t *factor = read_clip(arrays, clip);
     const auto all = pieces_of(pieces, to.elements);
     launch([&] { gpu::adamw(to, from, first, second, options, factor, all, stream.pointer()); });
+}
+
+void adam8bit(nb::handle parameters, nb::handle gradients, nb::handle m, nb::handle v,
+              nb::handle m_scales, nb::handle v_scales, Integer step, double learning_rate,
+              double beta1, double beta2, double epsilon, double weight_decay, float gradient_scale,
+              nb::handle clip, const RandomBits &random, const GivenPieces &pieces,
+              Integer stream) {
+    Arrays arrays;
+    const gpu::Array to = arrays.read(parameters, "parameters");
+    const gpu::Array from = arrays.read(gradients, "gradients");
+    const gpu::Array first = arrays.read(m, "m"), second = arrays.read(v, "v");
+    const gpu::Array first_scales = arrays.read(m_scales, "m_scales");
+    const gpu::Array second_scales = arrays.read(v_scales, "v_scales");
+    const auto options = adamw_options(step, learning_rate, beta1, beta2, epsilon, weight_decay,
+                                       gradient_scale, random);
+    const vescomm_gpu_clip_t *factor = read_clip(arrays, clip);
+    const auto all = pieces_of(pieces, to.elements);
+    launch([&] {
+        gpu::adam8bit(to, from, first, second, first_scales, second_scales, options, factor, all,
+                      stream.pointer());
+    });
+}
+
+void sgd(nb::handle parameters, nb::handle gradients, nb::handle momentum_array, Integer step,
+         double learning_rate, double momentum, double dampening, double weight_decay,
+         bool nesterov, bool decoupled, float gradient_scale, nb::handle clip,
+         const RandomBits &random, const GivenPieces &pieces, Integer stream) {
+    Arrays arrays;
+    const gpu::Array to = arrays.read(parameters, "parameters");
+    const gpu::Array from = arrays.read(gradients, "gradients");
+    gpu::Array mean(nullptr, 0, VESCOMM_F32);
+    if (!momentum_array.is_none()) mean = arrays.read(momentum_array, "momentum_array");
+    vescomm_gpu_sgd_options_t options = vescomm_gpu_sgd_options_init();
+    options.gradient_scale = gradient_scale;
+    options.learning_rate = learning_rate;
+    options.momentum = momentum;
+    options.dampening = dampening;
+    options.weight_decay = weight_decay;
+    options.step = step;
+    options.nesterov = nesterov ? 1 : 0;
+    options.decoupled = decoupled ? 1 : 0;
+    set_random_bits(options, random);
+    const vescomm_gpu_clip_t *factor = read_clip(arrays, clip);
+    const auto all = pieces_of(pieces, to.elements);
+    launch([&] { gpu::sgd(to, from, mean, options, factor, all, stream.pointer()); });
 }
 
 }  // namespace
@@ -213,6 +274,11 @@ void define_gpu_kernels(nb::module_ &module) {
     module.def("gpu_sum_quantised", sum_quantised);
     module.def("gpu_adamw", adamw, arg(), arg(), arg(), arg(), arg(), arg(), arg(), arg(), arg(),
                arg(), arg(), arg().none(), arg().none(), arg().none(), arg());
+    module.def("gpu_adam8bit", adam8bit, arg(), arg(), arg(), arg(), arg(), arg(), arg(), arg(),
+               arg(), arg(), arg(), arg(), arg(), arg().none(), arg().none(), arg().none(), arg());
+    module.def("gpu_sgd", sgd, arg(), arg(), arg().none(), arg(), arg(), arg(), arg(), arg(), arg(),
+               arg(), arg(), arg().none(), arg().none(), arg().none(), arg());
+    module.def("gpu_moment_block", [] { return VESCOMM_GPU_MOMENT_BLOCK; });
     module.def("gpu_sum_words", [] { return VESCOMM_GPU_SUM_WORDS; });
     module.def("gpu_clip_bytes", [] { return sizeof(vescomm_gpu_clip_t); });
 }

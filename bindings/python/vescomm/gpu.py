@@ -28,9 +28,10 @@ from ._core import GpuArray as Array
 from ._nccl_config import NcclConfig, settings_of
 from .communicator import Communicator as HostCommunicator
 from .gpu_buffer import Buffer, all_gather_v, get_buffer_bytes, reduce_scatter_v
-from .gpu_kernels import CLIP_BYTES, SUM_WORDS, Piece, _address, adamw, add, add_squares
+from .gpu_kernels import CLIP_BYTES, SUM_WORDS, Piece, _address, add, add_squares
 from .gpu_kernels import check_kernels, clip_factor, copy, dequantise, quantise, scale, unscale
 from .gpu_kernels import sum_quantised, zero
+from .gpu_optimizers import MOMENT_BLOCK, adam8bit, adamw, sgd
 from .layout import Layout
 from .types import Op, Type
 
@@ -39,8 +40,10 @@ __all__ = [
     "Buffer",
     "CLIP_BYTES",
     "Communicator",
+    "MOMENT_BLOCK",
     "Piece",
     "SUM_WORDS",
+    "adam8bit",
     "adamw",
     "add",
     "add_squares",
@@ -54,6 +57,7 @@ __all__ = [
     "quantise",
     "reduce_scatter_v",
     "scale",
+    "sgd",
     "sum_quantised",
     "unscale",
     "zero",

@@ -23,8 +23,9 @@ namespace {
 void require_update(const Group &group, const vescomm_fsdp_spec_options_t &options) {
     const vescomm_optimizer_kind_t &kind = group.kind;
     if (!has_update(group))
-        refuse_on_device(fmt::format("optimizer \"{}\" has no device_step and is", kind.name),
-                         "use AdamW, give its kind a device_step, set offload_to_host to 1");
+        refuse_on_device(
+            fmt::format("optimizer \"{}\" has no device_step and is", kind.name),
+            "use one of vescomm, give its kind a device_step, set offload_to_host to 1");
     const bool of_program = kind.device_step != nullptr || kind.device_matrix != nullptr;
     if (options.master_type != VESCOMM_F32 && of_program)
         refuse_on_device(fmt::format("masters in {} with the functions of optimizer \"{}\" are",

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Optimizers on device memory: AdamW, and kinds of the program with a device_step.
+// Optimizers on device memory: those of this library, and kinds of the program with a device_step.
 #pragma once
 
 #include "fsdp/engine/device/streams.h"

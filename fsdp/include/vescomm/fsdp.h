@@ -193,7 +193,7 @@ typedef struct vescomm_fsdp_spec_options {
     /** VESCOMM_FSDP_DEVICE: the engine is in the memory of the device that is current at its
      *  creation, which must be current in all calls on it. All views have device addresses, and
      *  the trainer's work is on the stream of the events. Each rank has a GPU of its own.
-     *  Optimizer: AdamW, one with device_step (optimizer.h), or any with offload_to_host. Not with
+     *  Optimizer: of vescomm, with device_step (optimizer.h), or any with offload_to_host. Not with
      *  reduce_type, offload_folder, and a compute_type of f8. Gradients are summed in gradient_type
      *  by NCCL; on a communicator with reproducible sums by kernels, in f32. Copies of partner_copy
      *  are in host memory, and their optimizers run on the host. 0: VESCOMM_FSDP_HOST. */

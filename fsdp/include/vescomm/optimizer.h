@@ -168,8 +168,8 @@ typedef struct vescomm_optimizer_kind {
      * that work is complete, @p run and its pieces until the call returns. Not called from several
      * threads. Copies of a partner (vescomm_fsdp_spec_options_t.partner_copy) are updated by
      * `step`, so both have the same results then, to the bit; without such copies `step` may just
-     * return an error. Not with masters in bf16 or f16. NULL: AdamW on device memory, if `step` is
-     * that of vescomm_optimizer_get_adamw(), and `matrix` is NULL or device_matrix is not;
+     * return an error. Not with masters in bf16 or f16. NULL: the kernels of this library, if
+     * `step` is that of a kind of this library, and `matrix` is NULL or device_matrix is not;
      * otherwise an engine whose shards are in device memory is not created. */
     int (*device_step)(void *context, const void *settings, const vescomm_optimizer_run_t *run,
                        void *stream);

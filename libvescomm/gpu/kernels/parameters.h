@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "execute/loops/adamw_element.h"
+#include "execute/loops/sgd_step.h"
 #include "vescomm/gpu_kernels.h"
 
 // The parameters of the kernels, which a launch copies. Addresses are device addresses.
@@ -18,6 +19,9 @@ inline constexpr int summed_elements = 32768;
 
 // All parameters of a kernel have at most 4096 bytes.
 inline constexpr int max_pieces = 128;
+
+// Elements of a block of moments in 8 bits, and such blocks of one block of threads.
+inline constexpr int moment_block = VESCOMM_GPU_MOMENT_BLOCK, moment_blocks = 8;
 
 // Blocks of codes of one block of threads.
 inline constexpr int max_code_blocks = 1024;
@@ -62,9 +66,27 @@ struct AdamW {
     vescomm_adamw_t step;
 };
 
-// Parameters in the type of the target: bf16 or f16.
-struct NarrowAdamW {
-    AdamW adamw;
+// The slabs are those of AdamW.
+struct Sgd {
+    Slabs slabs;
+    float *momentum;  // nullptr: none
+    const vescomm_gpu_clip_t *clip;
+    SgdStep step;
+};
+
+// The slabs are those of AdamW. Their tiles are blocks of moments, whose scales follow one another.
+struct Adam8bit {
+    Slabs slabs;
+    std::uint8_t *m, *v;
+    float *m_scales, *v_scales;
+    const vescomm_gpu_clip_t *clip;
+    vescomm_adamw_t step;
+};
+
+// A step on parameters in the type of the target: bf16 or f16.
+template <typename Step>
+struct Narrow {
+    Step wide;
     std::uint64_t random_stream;
     std::uint64_t random_first;  // number of element 0 of the target in the stream
     std::int32_t stochastic;  // 0: rounds to the nearest
@@ -138,7 +160,8 @@ struct PeerGather {
 };
 
 static_assert(sizeof(PeerReduce) <= 4096 && sizeof(PeerGather) <= 4096);
-static_assert(sizeof(NarrowAdamW) <= 4096 && sizeof(Elementwise) <= 4096 &&
+static_assert(sizeof(Narrow<AdamW>) <= 4096 && sizeof(Narrow<Sgd>) <= 4096 &&
+              sizeof(Narrow<Adam8bit>) <= 4096 && sizeof(Elementwise) <= 4096 &&
               sizeof(Squares) <= 4096);
 
 }  // namespace vescomm::internal::gpu_kernel

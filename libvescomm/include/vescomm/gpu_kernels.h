@@ -2,11 +2,11 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Kernels of vescomm on device memory: operations on pieces of slabs, exact norms and clipping,
- * quantisation in blocks, and AdamW. Results are bit-identical to the same operations of vescomm
- * and its FSDP engine on host memory.
+ * quantisation in blocks, and optimizers. Results are bit-identical to the same operations of
+ * vescomm and its FSDP engine on host memory.
  *
  * This interface is experimental and may change. The kernels have been tested on an H100 and
- * an H200, but for AdamW on bf16 and f16.
+ * an H200, but for SGD, 8-bit AdamW, and AdamW on bf16 and f16.
  *
  * A library that was built where nvcc was found has the kernels. Otherwise VESCOMM_GPU_KERNELS
  * names a file with kernels that was built elsewhere; without one, the calls return
@@ -296,6 +296,88 @@ VESCOMM_API vescomm_status_t vescomm_gpu_adamw(void *parameters, const float *gr
                                                const vescomm_gpu_clip_t *clip,
                                                const vescomm_gpu_piece_t *pieces,
                                                int64_t piece_count, void *stream);
+
+/** Elements of a block of moments of vescomm_gpu_adam8bit(). */
+#define VESCOMM_GPU_MOMENT_BLOCK 256
+
+/**
+ * Makes one AdamW step with moments in 8 bits on the elements of pieces, as the kind
+ * vescomm_optimizer_get_adam8bit() of the FSDP engine does: with the formulas of
+ * vescomm_gpu_adamw(), and moments that are decoded before and encoded afterwards. A moment is the
+ * value of its code times the scale of its block, which is the largest magnitude there. A block has
+ * VESCOMM_GPU_MOMENT_BLOCK elements of a piece, counted from its first element; the last one of a
+ * piece may be shorter. So the same pieces are updated together in all steps.
+ *
+ * @param parameters  [in,out] the target of the pieces, in parameter_type.
+ * @param gradients   the source of the pieces, f32; unchanged. A block with a gradient or a moment
+ *                    that is not finite gets NaN as its scales, and the next step makes all its
+ *                    parameters NaN.
+ * @param m, v        [in,out] one code of one byte for each element, at the target of the pieces.
+ *                    Codes and scales are zero before the first step.
+ * @param m_scales    [in,out] one f32 for each block: the blocks of the first piece, behind them
+ *                    those of the second one, and so on.
+ * @param v_scales    [in,out] as m_scales.
+ * @param options     as of vescomm_gpu_adamw(); host memory, borrowed for the call.
+ * @param clip        as of vescomm_gpu_adamw().
+ * @param pieces      at most 2^38 elements in all of them.
+ * @return as vescomm_gpu_zero().
+ *
+ * Collective: no.  Blocking: no.  Threads: safe.  Cost: one pass over the arrays.
+ * Source: Dettmers et al., "8-bit Optimizers via Block-wise Quantization", 2022.  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_gpu_adam8bit(
+    void *parameters, const float *gradients, uint8_t *m, uint8_t *v, float *m_scales,
+    float *v_scales, const vescomm_gpu_adamw_options_t *options, const vescomm_gpu_clip_t *clip,
+    const vescomm_gpu_piece_t *pieces, int64_t piece_count, void *stream);
+
+/** Settings of a step of stochastic gradient descent. Append-only. */
+typedef struct vescomm_gpu_sgd_options {
+    uint32_t struct_size;
+    float gradient_scale; /**< multiplies every gradient first, if the call has no `clip` */
+    double learning_rate; /**< finite, 0 or more */
+    double momentum; /**< finite, 0 or more; 0: none */
+    double dampening; /**< the momentum takes 1 - dampening of a gradient, but all of the first */
+    double weight_decay; /**< finite, 0 or more; added to the gradient: g += weight_decay * p */
+    int64_t step; /**< counted from 1 */
+    int32_t nesterov; /**< not 0: Nesterov momentum, which needs a momentum and no dampening */
+    /** Not 0: weight_decay is decoupled, p *= 1 - learning_rate * weight_decay. */
+    int32_t decoupled;
+    vescomm_type_t parameter_type; /**< f32, bf16 or f16. 0: f32 */
+    int32_t stochastic; /**< this and the next two: as in vescomm_gpu_adamw_options_t */
+    uint64_t random_stream;
+    uint64_t random_first;
+} vescomm_gpu_sgd_options_t;
+
+/** Returns the struct with struct_size set, no scaling, learning rate 1e-3, step 1, parameters in
+ *  f32, and all other members zero. Since: 0.1 */
+static inline vescomm_gpu_sgd_options_t vescomm_gpu_sgd_options_init(void) {
+    vescomm_gpu_sgd_options_t options = {
+        sizeof(vescomm_gpu_sgd_options_t), 1.0f, 1e-3, 0.0, 0.0, 0.0, 1, 0, 0, 0, 0, 0, 0};
+    return options;
+}
+
+/**
+ * Makes one step of stochastic gradient descent on the elements of pieces, in f32: the order of
+ * operations of torch.optim.SGD and of vescomm's FSDP engine. Parameters in bf16 or f16 are widened
+ * before and rounded afterwards, as by vescomm_gpu_adamw().
+ *
+ * @param parameters  [in,out] the target of the pieces, in parameter_type.
+ * @param gradients   the source of the pieces, f32; unchanged.
+ * @param momentum    [in,out] f32, at the target of the pieces; zero before the first step. Not
+ *                    used, and may be NULL, if the momentum of the options is 0.
+ * @param options     host memory, borrowed for the call.
+ * @param clip        as of vescomm_gpu_adamw().
+ * @return as vescomm_gpu_zero().
+ *
+ * Collective: no.  Blocking: no.  Threads: safe.  Cost: one pass over the arrays.
+ * Source: torch.optim.SGD.  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_gpu_sgd(void *parameters, const float *gradients,
+                                             float *momentum,
+                                             const vescomm_gpu_sgd_options_t *options,
+                                             const vescomm_gpu_clip_t *clip,
+                                             const vescomm_gpu_piece_t *pieces, int64_t piece_count,
+                                             void *stream);
 
 #ifdef __cplusplus
 }

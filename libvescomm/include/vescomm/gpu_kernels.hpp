@@ -83,6 +83,28 @@ inline ConstArray last(ConstArray array, std::int64_t stride, std::int32_t sourc
     return array;
 }
 
+// Checks the arrays that all optimizers have.
+inline void require_step(const char *function, const ConstArray &parameters,
+                         const ConstArray &gradients, Pieces pieces) {
+    require_type(function, "gradients", gradients, VESCOMM_F32);
+    require_target(function, parameters, pieces, "parameters");
+    require_source(function, gradients, pieces, "gradients");
+}
+
+inline void require_state(const char *function, const char *what, const ConstArray &state,
+                          vescomm_type_t type, Pieces pieces) {
+    require_type(function, what, state, type);
+    require_target(function, state, pieces, what);
+}
+
+// Blocks of moments of pieces that are in their arrays. The C function refuses negative numbers.
+inline std::int64_t moment_blocks(Pieces pieces) {
+    std::int64_t blocks = 0;
+    for (const vescomm_gpu_piece_t &piece : pieces)
+        if (piece.count > 0) blocks += (piece.count - 1) / VESCOMM_GPU_MOMENT_BLOCK + 1;
+    return blocks;
+}
+
 inline std::int64_t count(Pieces pieces) {
     return static_cast<std::int64_t>(pieces.size());
 }
@@ -187,18 +209,51 @@ inline void adamw(Array parameters, ConstArray gradients, Array m, Array v,
                   const vescomm_gpu_adamw_options_t &options, const vescomm_gpu_clip_t *clip,
                   Pieces pieces, void *stream = nullptr) {
     const char *function = "gpu::adamw";
-    detail::require_type(function, "gradients", gradients, VESCOMM_F32);
-    detail::require_type(function, "m", m, VESCOMM_F32);
-    detail::require_type(function, "v", v, VESCOMM_F32);
-    detail::require_target(function, parameters, pieces, "parameters");
-    detail::require_source(function, gradients, pieces, "gradients");
-    detail::require_target(function, m, pieces, "m");
-    detail::require_target(function, v, pieces, "v");
+    detail::require_step(function, parameters, gradients, pieces);
+    detail::require_state(function, "m", m, VESCOMM_F32, pieces);
+    detail::require_state(function, "v", v, VESCOMM_F32, pieces);
     vescomm_gpu_adamw_options_t typed = options;
     typed.parameter_type = parameters.type;
     check(vescomm_gpu_adamw(parameters.data, static_cast<const float *>(gradients.data),
                             static_cast<float *>(m.data), static_cast<float *>(v.data), &typed,
                             clip, pieces.data(), detail::count(pieces), stream));
+}
+
+// As adamw(), but `m` and `v` are u8, with a scale in f32 for each block.
+inline void adam8bit(Array parameters, ConstArray gradients, Array m, Array v, Array m_scales,
+                     Array v_scales, const vescomm_gpu_adamw_options_t &options,
+                     const vescomm_gpu_clip_t *clip, Pieces pieces, void *stream = nullptr) {
+    const char *function = "gpu::adam8bit";
+    detail::require_step(function, parameters, gradients, pieces);
+    detail::require_state(function, "m", m, VESCOMM_U8, pieces);
+    detail::require_state(function, "v", v, VESCOMM_U8, pieces);
+    detail::require_type(function, "m_scales", m_scales, VESCOMM_F32);
+    detail::require_type(function, "v_scales", v_scales, VESCOMM_F32);
+    const std::int64_t blocks = detail::moment_blocks(pieces);
+    detail::require_elements(function, "m_scales", m_scales, blocks);
+    detail::require_elements(function, "v_scales", v_scales, blocks);
+    vescomm_gpu_adamw_options_t typed = options;
+    typed.parameter_type = parameters.type;
+    check(vescomm_gpu_adam8bit(
+        parameters.data, static_cast<const float *>(gradients.data),
+        static_cast<std::uint8_t *>(m.data), static_cast<std::uint8_t *>(v.data),
+        static_cast<float *>(m_scales.data), static_cast<float *>(v_scales.data), &typed, clip,
+        pieces.data(), detail::count(pieces), stream));
+}
+
+// As adamw(). `momentum` is not used if that of the options is 0.
+inline void sgd(Array parameters, ConstArray gradients, Array momentum,
+                const vescomm_gpu_sgd_options_t &options, const vescomm_gpu_clip_t *clip,
+                Pieces pieces, void *stream = nullptr) {
+    const char *function = "gpu::sgd";
+    detail::require_step(function, parameters, gradients, pieces);
+    if (options.momentum != 0)
+        detail::require_state(function, "momentum", momentum, VESCOMM_F32, pieces);
+    vescomm_gpu_sgd_options_t typed = options;
+    typed.parameter_type = parameters.type;
+    check(vescomm_gpu_sgd(parameters.data, static_cast<const float *>(gradients.data),
+                          static_cast<float *>(momentum.data), &typed, clip, pieces.data(),
+                          detail::count(pieces), stream));
 }
 
 }  // namespace v0

@@ -131,6 +131,57 @@ class Kernels(unittest.TestCase):
 
         self.run_on_device(body)
 
+    def test_sgd(self):
+        def body(make):
+            masters, mean = make([1.0, 1.0, 1.0]), make([0.0, 2.0, 0.0])
+            gradients = make([4.0, -8.0])
+            gpu.sgd(masters, gradients, None, [(1, 0, 2)], step=1, learning_rate=0.25)
+            self.assertEqual(read(masters), [1.0, 0.0, 3.0])
+            gpu.sgd(masters, gradients, mean, [(1, 0, 2)], step=2, learning_rate=0.25, momentum=0.5,
+                    dampening=0.75, gradient_scale=2)
+            self.assertEqual(read(mean), [0.0, 3.0, -4.0])
+            self.assertEqual(read(masters), [1.0, -0.75, 4.0])
+            gpu.sgd(masters, masters, step=1, learning_rate=0, weight_decay=1, decoupled=True)
+            self.assertEqual(read(masters), [1.0, -0.75, 4.0])
+            write(mean, [0.0, 0.0, 0.0])
+            gpu.sgd(masters, make([1.0] * 3), mean, step=1, learning_rate=1, momentum=0.5,
+                    nesterov=True)
+            self.assertEqual(read(masters), [-0.5, -2.25, 2.5])
+            with self.assertRaisesRegex(vescomm.InvalidArgumentError, "nesterov needs a momentum"):
+                gpu.sgd(masters, gradients, step=1, pieces=[(0, 0, 1)], nesterov=True)
+            with self.assertRaisesRegex(vescomm.InvalidArgumentError, "momentum has 0"):
+                gpu.sgd(masters, masters, step=1, momentum=0.5)
+
+        self.run_on_device(body)
+
+    def test_adam8bit(self):
+        def body(make):
+            count = gpu.MOMENT_BLOCK + 2
+            masters, gradients = make([1.0] * count), make([2.0] * count)
+            m, v = make([0] * count, vescomm.U8), make([0] * count, vescomm.U8)
+            m_scales, v_scales = make([0.0] * 2), make([0.0] * 2)
+            gpu.adam8bit(masters, gradients, m, v, m_scales, v_scales, step=1, learning_rate=0.5,
+                         weight_decay=0)
+            for value in read(masters):
+                self.assertAlmostEqual(value, 0.5, places=5)
+            self.assertEqual((set(read(m)), set(read(v))), ({255}, {255}))
+            for found, scale in ((m_scales, 0.2), (v_scales, 0.004)):
+                for value in read(found):
+                    self.assertAlmostEqual(value, scale, places=6)
+            clip = make([0] * 12 + [1, 0, 0, 0], vescomm.U8)
+            before = read(masters)
+            gpu.adam8bit(masters, gradients, m, v, m_scales, v_scales, step=2, clip=clip)
+            self.assertEqual(read(masters), before)
+            halves = make([0x3F80] * 4, vescomm.BF16)
+            gpu.adam8bit(halves, make([1.0] * 4), make([0] * 4, vescomm.U8),
+                         make([0] * 4, vescomm.U8), make([0.0]), make([0.0]), step=1,
+                         learning_rate=0.25, weight_decay=0, random=(1, 0))
+            self.assertEqual(read(halves), [0x3F40] * 4)
+            with self.assertRaisesRegex(vescomm.InvalidArgumentError, "m_scales has 1"):
+                gpu.adam8bit(masters, gradients, m, v, make([0.0]), v_scales, step=1)
+
+        self.run_on_device(body)
+
     def test_codes(self):
         def body(make):
             source = make([127.0, -254.0, 2.0, 1.0, 508.0])

@@ -5,7 +5,7 @@
 // The others recover, and end with the parameters of a training without failure. Ranks are
 // processes, on GPUs or on the test double:
 //
-//     vescomm-run -n 3 --min-ranks 2 killed_rank [offload]
+//     vescomm-run -n 3 --min-ranks 2 killed_rank [offload|adam8bit|sgd]
 #include <csignal>
 #include <cstdio>
 
@@ -75,12 +75,28 @@ std::vector<float> read_all_parameters(Engine &engine, const Described &describe
     return seen;
 }
 
-Described described_model(bool offload) {
-    vescomm_fsdp_spec_options_t options = vescomm_fsdp_spec_options_init();
-    options.memory = VESCOMM_FSDP_DEVICE;
-    options.partner_copy = 1;
-    options.offload_to_host = offload ? 1 : 0;
-    return describe(odd_model(), "zero3", options);
+// `what`: offload, or the optimizer instead of AdamW.
+Described described_model(const std::string &what, vescomm_fsdp_spec_options_t options) {
+    options.partner_copy = options.memory == VESCOMM_FSDP_DEVICE ? 1 : 0;
+    options.offload_to_host = options.partner_copy != 0 && what == "offload" ? 1 : 0;
+    Described described = describe(odd_model(), "zero3", options);
+    const vescomm_adamw_settings_t adamw = vescomm_adamw_settings_init();
+    vescomm_sgd_settings_t sgd = vescomm_sgd_settings_init();
+    sgd.momentum = 0.9;
+    if (what == "adam8bit")
+        described.spec.add_group(all_ids(described), vescomm_optimizer_get_adam8bit(), &adamw);
+    if (what == "sgd")
+        described.spec.add_group(all_ids(described), vescomm_optimizer_get_sgd(), &sgd);
+    return described;
+}
+
+std::vector<float> trained_alone(const std::string &what) {
+    std::vector<float> seen;
+    run_ranks(1, [&](Communicator &comm) {
+        const Described described = described_model(what, vescomm_fsdp_spec_options_init());
+        seen = train(comm, described, {.steps = steps}).parameters;
+    });
+    return seen;
 }
 
 // Trains until a step fails. Returns its number, or that of all steps.
@@ -99,12 +115,14 @@ int train_until_failure(Engine &engine, const Described &described, Communicator
     return step;
 }
 
-bool survives(bool offload) {
+bool survives(const std::string &what) {
     Communicator comm = Communicator::from_environment();
     int devices = 1;
     EXPECT_EQ(loaded_cuda().cudaGetDeviceCount(&devices), 0);
     Streams streams(comm.rank() % devices);
-    const Described described = described_model(offload);
+    vescomm_fsdp_spec_options_t options = vescomm_fsdp_spec_options_init();
+    options.memory = VESCOMM_FSDP_DEVICE;
+    const Described described = described_model(what, options);
     Engine engine(described.spec, comm);
     fill(engine);
     EXPECT_EQ(train_until_failure(engine, described, comm, streams), step_of_death);
@@ -117,10 +135,7 @@ bool survives(bool offload) {
     EXPECT_EQ(recovery.lost_steps, 0);
     for (int step = step_of_death; step < steps; ++step)
         train_step(engine, described, step, survivors, false, streams);
-    const std::vector<float> expected =
-        train_on(1, odd_model(), "zero3", vescomm_fsdp_spec_options_init(), {.steps = steps})
-            .parameters;
-    EXPECT_TRUE(read_all_parameters(engine, described, streams) == expected);
+    EXPECT_TRUE(read_all_parameters(engine, described, streams) == trained_alone(what));
     return !::testing::UnitTest::GetInstance()->ad_hoc_test_result().Failed();
 }
 
@@ -135,7 +150,7 @@ int main(int argc, char **argv) {
     }
     ::testing::InitGoogleTest(&argc, argv);
     try {
-        return vescomm::fsdp::testing::survives(argc > 1) ? 0 : 1;
+        return vescomm::fsdp::testing::survives(argc > 1 ? argv[1] : "") ? 0 : 1;
     } catch (const std::exception &error) {
         std::fprintf(stderr, "killed_rank: %s\n", error.what());
         return 1;

@@ -32,13 +32,15 @@ TEST(DeviceEngine, RefusesOptimizersWithoutADeviceStep) {
     expect_unsupported(
         [] {
             Described described = describe(odd_model(), "zero3", on_device());
+            vescomm_optimizer_kind_t kind = *vescomm_optimizer_get_sgd();
+            kind.name = "other";
+            kind.step = [](void *, const void *, const vescomm_optimizer_run_t *) { return 0; };
             const vescomm_sgd_settings_t settings = vescomm_sgd_settings_init();
-            described.spec.add_group({described.ids[0].data(), 1}, vescomm_optimizer_get_sgd(),
-                                     &settings);
+            described.spec.add_group({described.ids[0].data(), 1}, &kind, &settings);
             return described;
         },
-        "optimizer \"sgd\" has no device_step and is not supported on device memory; use AdamW, "
-        "give its kind a device_step, set offload_to_host to 1");
+        "optimizer \"other\" has no device_step and is not supported on device memory; use one of "
+        "vescomm, give its kind a device_step, set offload_to_host to 1");
 }
 
 }  // namespace

@@ -92,12 +92,37 @@ inline Accesses accesses_of(const gpu_kernel::AdamW &p) {
     return all;
 }
 
-inline Accesses accesses_of(const gpu_kernel::NarrowAdamW &p) {
-    return accesses_of(p.adamw);
+inline Accesses accesses_of(const gpu_kernel::Sgd &p) {
+    Accesses all = accesses_of(p.slabs);
+    for (int k = 0; k < p.slabs.pieces && p.momentum != nullptr; ++k)
+        add_access(all, p.momentum, p.slabs.piece[k].target, p.slabs.piece[k].count, sizeof(float),
+                   true);
+    if (p.clip != nullptr) add_access(all, p.clip, 0, 1, sizeof *p.clip, false);
+    return all;
 }
 
 inline std::int64_t scale_count(std::int64_t count, std::int64_t block) {
     return (count + block - 1) / block;
+}
+
+inline Accesses accesses_of(const gpu_kernel::Adam8bit &p) {
+    Accesses all = accesses_of(p.slabs);
+    std::int64_t blocks = 0;
+    for (int k = 0; k < p.slabs.pieces; ++k) {
+        const vescomm_gpu_piece_t &piece = p.slabs.piece[k];
+        add_access(all, p.m, piece.target, piece.count, 1, true);
+        add_access(all, p.v, piece.target, piece.count, 1, true);
+        blocks += scale_count(piece.count, gpu_kernel::moment_block);
+    }
+    add_access(all, p.m_scales, 0, blocks, sizeof(float), true);
+    add_access(all, p.v_scales, 0, blocks, sizeof(float), true);
+    if (p.clip != nullptr) add_access(all, p.clip, 0, 1, sizeof *p.clip, false);
+    return all;
+}
+
+template <typename Step>
+Accesses accesses_of(const gpu_kernel::Narrow<Step> &p) {
+    return accesses_of(p.wide);
 }
 
 inline Accesses accesses_of(const gpu_kernel::Quantise &p) {
@@ -204,8 +229,22 @@ inline void move_to_host(gpu_kernel::AdamW &p) {
     move_to_host(p.v);
     move_to_host(p.clip);
 }
-inline void move_to_host(gpu_kernel::NarrowAdamW &p) {
-    move_to_host(p.adamw);
+inline void move_to_host(gpu_kernel::Sgd &p) {
+    move_to_host(p.slabs);
+    move_to_host(p.momentum);
+    move_to_host(p.clip);
+}
+inline void move_to_host(gpu_kernel::Adam8bit &p) {
+    move_to_host(p.slabs);
+    move_to_host(p.m);
+    move_to_host(p.v);
+    move_to_host(p.m_scales);
+    move_to_host(p.v_scales);
+    move_to_host(p.clip);
+}
+template <typename Step>
+void move_to_host(gpu_kernel::Narrow<Step> &p) {
+    move_to_host(p.wide);
 }
 inline void move_to_host(gpu_kernel::Quantise &p) {
     move_to_host(p.from);

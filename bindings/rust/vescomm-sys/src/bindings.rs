@@ -10,6 +10,7 @@ pub const VESCOMM_VERSION_MINOR: u32 = 1;
 pub const VESCOMM_VERSION_PATCH: u32 = 0;
 pub const VESCOMM_ANY_SOURCE: i32 = -2;
 pub const VESCOMM_GPU_SUM_WORDS: u32 = 22;
+pub const VESCOMM_GPU_MOMENT_BLOCK: u32 = 256;
 pub type __int32_t = ::std::os::raw::c_int;
 pub type __uint32_t = ::std::os::raw::c_uint;
 pub type __int64_t = ::std::os::raw::c_long;
@@ -1185,6 +1186,51 @@ extern "C" {
         m: *mut f32,
         v: *mut f32,
         options: *const vescomm_gpu_adamw_options_t,
+        clip: *const vescomm_gpu_clip_t,
+        pieces: *const vescomm_gpu_piece_t,
+        piece_count: i64,
+        stream: *mut ::std::os::raw::c_void,
+    ) -> vescomm_status_t;
+}
+extern "C" {
+    pub fn vescomm_gpu_adam8bit(
+        parameters: *mut ::std::os::raw::c_void,
+        gradients: *const f32,
+        m: *mut u8,
+        v: *mut u8,
+        m_scales: *mut f32,
+        v_scales: *mut f32,
+        options: *const vescomm_gpu_adamw_options_t,
+        clip: *const vescomm_gpu_clip_t,
+        pieces: *const vescomm_gpu_piece_t,
+        piece_count: i64,
+        stream: *mut ::std::os::raw::c_void,
+    ) -> vescomm_status_t;
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct vescomm_gpu_sgd_options {
+    pub struct_size: u32,
+    pub gradient_scale: f32,
+    pub learning_rate: f64,
+    pub momentum: f64,
+    pub dampening: f64,
+    pub weight_decay: f64,
+    pub step: i64,
+    pub nesterov: i32,
+    pub decoupled: i32,
+    pub parameter_type: vescomm_type_t,
+    pub stochastic: i32,
+    pub random_stream: u64,
+    pub random_first: u64,
+}
+pub type vescomm_gpu_sgd_options_t = vescomm_gpu_sgd_options;
+extern "C" {
+    pub fn vescomm_gpu_sgd(
+        parameters: *mut ::std::os::raw::c_void,
+        gradients: *const f32,
+        momentum: *mut f32,
+        options: *const vescomm_gpu_sgd_options_t,
         clip: *const vescomm_gpu_clip_t,
         pieces: *const vescomm_gpu_piece_t,
         piece_count: i64,

@@ -86,6 +86,26 @@ pub fn vescomm_gpu_adamw_options_init() -> vescomm_gpu_adamw_options_t {
     }
 }
 
+/// Returns the struct with `struct_size` set, no scaling, learning rate 1e-3, step 1, and all other
+/// members zero.
+pub fn vescomm_gpu_sgd_options_init() -> vescomm_gpu_sgd_options_t {
+    vescomm_gpu_sgd_options_t {
+        struct_size: std::mem::size_of::<vescomm_gpu_sgd_options_t>() as u32,
+        gradient_scale: 1.0,
+        learning_rate: 1e-3,
+        momentum: 0.0,
+        dampening: 0.0,
+        weight_decay: 0.0,
+        step: 1,
+        nesterov: 0,
+        decoupled: 0,
+        parameter_type: 0,
+        stochastic: 0,
+        random_stream: 0,
+        random_first: 0,
+    }
+}
+
 /// Size of one element in bytes; 0 for a value that is not a type.
 pub const fn vescomm_type_get_bytes(type_: vescomm_type_t) -> usize {
     match type_ {

@@ -53,6 +53,7 @@ fn rust_type(declaration: &str) -> String {
         "char" => "c_char",
         "int" => "c_int",
         "int32_t" => "i32",
+        "uint8_t" => "u8",
         "int64_t" => "i64",
         "uint64_t" => "u64",
         "size_t" => "usize",
@@ -224,6 +225,10 @@ fn rust_layouts() -> BTreeMap<&'static str, StructLayout> {
             struct_size, gradient_scale, learning_rate, beta1, beta2, epsilon, weight_decay, step,
             parameter_type, stochastic, random_stream, random_first
         }
+        vescomm_gpu_sgd_options {
+            struct_size, gradient_scale, learning_rate, momentum, dampening, weight_decay, step,
+            nesterov, decoupled, parameter_type, stochastic, random_stream, random_first
+        }
         vescomm_planner_tensor {
             struct_size, dimensions, name, shape, block_rows, batch_dimensions, reserved, alignment
         }
@@ -256,6 +261,11 @@ fn seen_by_rust() -> String {
         .map(|setting| (setting * 1e10) as i64);
     let others = (adamw.gradient_scale as i64, (adamw.weight_decay * 1e10) as i64, adamw.step);
     writeln!(lines, "adamw {settings:?} {others:?} {}", adamw.struct_size).unwrap();
+    let sgd = vescomm_gpu_sgd_options_init();
+    let settings = [sgd.learning_rate, sgd.momentum, sgd.dampening, sgd.weight_decay]
+        .map(|setting| (setting * 1e10) as i64);
+    let others = (sgd.gradient_scale as i64, sgd.step, sgd.nesterov, sgd.decoupled);
+    writeln!(lines, "sgd {settings:?} {others:?} {}", sgd.struct_size).unwrap();
     for (structure, (size, alignment, members)) in rust_layouts() {
         writeln!(lines, "{structure} {size} {alignment}").unwrap();
         for (member, offset) in members {
@@ -265,13 +275,19 @@ fn seen_by_rust() -> String {
     lines
 }
 
-const ADAMW_DEFAULTS: &str = r#"
+const OPTIMIZER_DEFAULTS: &str = r#"
     vescomm_gpu_adamw_options_t o = vescomm_gpu_adamw_options_init();
     printf("adamw [%lld, %lld, %lld, %lld] (%lld, %lld, %lld) %u\n",
            (long long)(o.learning_rate * 1e10), (long long)(o.beta1 * 1e10),
            (long long)(o.beta2 * 1e10), (long long)(o.epsilon * 1e10),
            (long long)o.gradient_scale, (long long)(o.weight_decay * 1e10), (long long)o.step,
            (unsigned)o.struct_size);
+    vescomm_gpu_sgd_options_t s = vescomm_gpu_sgd_options_init();
+    printf("sgd [%lld, %lld, %lld, %lld] (%lld, %lld, %d, %d) %u\n",
+           (long long)(s.learning_rate * 1e10), (long long)(s.momentum * 1e10),
+           (long long)(s.dampening * 1e10), (long long)(s.weight_decay * 1e10),
+           (long long)s.gradient_scale, (long long)s.step, s.nesterov, s.decoupled,
+           (unsigned)s.struct_size);
 "#;
 
 /// A C program that prints the same lines.
@@ -280,7 +296,7 @@ fn c_program() -> String {
     for name in bound_constants().keys() {
         writeln!(body, "    printf(\"{name} %lld\\n\", (long long){name});").unwrap();
     }
-    body += ADAMW_DEFAULTS;
+    body += OPTIMIZER_DEFAULTS;
     for (structure, (_, _, members)) in rust_layouts() {
         writeln!(
             body,

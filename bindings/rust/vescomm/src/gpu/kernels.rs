@@ -10,13 +10,16 @@
 //! device only.
 
 use std::os::raw::c_void;
-use std::ptr::null;
 
 use vescomm_sys as sys;
 
 mod arguments;
+mod optimizers;
 
-pub use arguments::{AdamW, AdamWViews, Clip, Piece, RandomBits, SUM_WORDS};
+pub use arguments::{Clip, Piece, SUM_WORDS};
+pub use optimizers::{
+    adam8bit, adamw, sgd, Adam8bitViews, AdamW, AdamWViews, RandomBits, Sgd, SgdViews, MOMENT_BLOCK,
+};
 
 use arguments::{blocks, check_least, check_source, check_target, raw};
 
@@ -323,52 +326,6 @@ pub unsafe fn sum_quantised<C: Element>(
             factor,
             stream,
         )
-    })
-    .map(drop)
-}
-
-/// Makes one AdamW step on the elements of pieces. The factor of `clip` replaces `gradient_scale`;
-/// with its `skip` nothing changes.
-///
-/// # Safety
-///
-/// The current device is that of the views and of the stream.
-pub unsafe fn adamw<P: Element>(
-    views: AdamWViews<'_, P>,
-    settings: &AdamW,
-    clip: Option<View<'_, Clip>>,
-    pieces: &[Piece],
-    stream: Stream,
-) -> Result<()> {
-    check_target("adamw", "parameters", views.parameters, pieces)?;
-    for (name, view) in [("m", views.m), ("v", views.v)] {
-        check_target("adamw", name, view, pieces)?;
-    }
-    check_source("adamw", "gradients", views.gradients, pieces)?;
-    if let Some(clip) = clip {
-        check_least("adamw", "clip", clip, 1)?;
-    }
-    let mut options = sys::vescomm_gpu_adamw_options_init();
-    options.gradient_scale = settings.gradient_scale;
-    options.learning_rate = settings.learning_rate;
-    options.beta1 = settings.beta1;
-    options.beta2 = settings.beta2;
-    options.epsilon = settings.epsilon;
-    options.weight_decay = settings.weight_decay;
-    options.step = settings.step;
-    options.parameter_type = P::TYPE as i32;
-    if let Some(random) = settings.random {
-        options.stochastic = 1;
-        options.random_stream = random.stream;
-        options.random_first = random.first;
-    }
-    let clip = clip.map_or(null(), |clip| clip.as_mut_ptr().cast());
-    let (first, count) = raw(pieces);
-    // SAFETY: promised by the caller; the pieces are elements of the views.
-    call(|| unsafe {
-        let (parameters, gradients) = (views.parameters.as_void(), views.gradients.as_mut_ptr());
-        let (m, v, stream) = (views.m.as_mut_ptr(), views.v.as_mut_ptr(), stream.as_raw());
-        sys::vescomm_gpu_adamw(parameters, gradients, m, v, &options, clip, first, count, stream)
     })
     .map(drop)
 }

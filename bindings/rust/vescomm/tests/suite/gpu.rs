@@ -5,7 +5,8 @@
 //! with a device. Without GPU_DOUBLE_FOLDER nothing is tested.
 
 use vescomm::gpu::kernels::{
-    self, AdamW, AdamWViews, Clip, Piece, QuantisedSources, RandomBits, SUM_WORDS,
+    self, Adam8bitViews, AdamW, AdamWViews, Clip, Piece, QuantisedSources, RandomBits, Sgd,
+    SgdViews, SUM_WORDS,
 };
 use vescomm::gpu::{self, Buffer, BufferOptions, CommOptions, Memory, Placement, Stream};
 use vescomm::{Bf16, Communicator, Error, Layout, Op, Tensor, Type};
@@ -387,6 +388,71 @@ fn kernels_round_bf16_stochastically() {
             assert!(after.iter().all(|&code| code == below || code == one));
             let count = after.iter().filter(|&&code| code == below).count();
             assert!(expected.contains(&count), "{count}");
+        }
+    });
+}
+
+#[test]
+fn kernels_make_steps_of_sgd_and_of_8bit_adamw() {
+    device_ranks(1, &CommOptions::default(), |device, _, cuda| {
+        let memory = Memory::new(device, 4096).unwrap();
+        let floats = |place, count| memory.view::<f32>(place, count).unwrap();
+        let bytes = |place| memory.view::<u8>(place, 2).unwrap();
+        let (parameters, gradients, mean) = (floats(0, 2), floats(256, 2), floats(512, 2));
+        let (m, v, m_scales, v_scales) =
+            (bytes(768), bytes(1024), floats(1280, 2), floats(1536, 1));
+        let stream = Stream::legacy_default();
+        let piece = |target, source, count| [Piece { target, source, count }];
+        cuda.write(parameters, &[1.0, 1.0]);
+        cuda.write(gradients, &[4.0, -8.0]);
+        cuda.write(mean, &[0.0, 2.0]);
+        let mut sgd = Sgd::default();
+        sgd.learning_rate = 0.25;
+        let plain = SgdViews { parameters, gradients, momentum: None };
+        let views = SgdViews { parameters, gradients, momentum: Some(mean) };
+        let refused = |result: vescomm::Result<()>, says: &str| match result {
+            Err(Error::InvalidArgument(why)) => assert!(why.contains(says), "{why}"),
+            other => panic!("{other:?}"),
+        };
+        // SAFETY: the device of this thread is that of the communicator.
+        unsafe {
+            kernels::sgd(plain, &sgd, None, &piece(0, 0, 2), stream).unwrap();
+            device.wait(stream).unwrap();
+            assert_eq!(cuda.read(parameters), [0.0, 3.0]);
+            sgd.momentum = 0.5;
+            sgd.nesterov = true;
+            kernels::sgd(views, &sgd, None, &piece(1, 0, 1), stream).unwrap();
+            device.wait(stream).unwrap();
+            assert_eq!(cuda.read(mean), [0.0, 5.0]);
+            assert_eq!(cuda.read(parameters), [0.0, 3.0 - 0.25 * (4.0 + 2.5)]);
+            refused(kernels::sgd(plain, &sgd, None, &piece(0, 0, 2), stream), "momentum is NULL");
+            let short = SgdViews { momentum: Some(v_scales), ..views };
+            refused(kernels::sgd(short, &sgd, None, &piece(0, 0, 2), stream), "momentum has 1");
+            sgd.dampening = 0.5;
+            refused(kernels::sgd(views, &sgd, None, &piece(0, 0, 2), stream), "nesterov needs");
+
+            cuda.write(parameters, &[1.0, 1.0]);
+            for codes in [m, v] {
+                cuda.write(codes, &[0, 0]);
+            }
+            cuda.write(m_scales, &[0.0, 0.0]);
+            cuda.write(v_scales, &[0.0]);
+            let mut settings = AdamW::default();
+            settings.learning_rate = 0.25;
+            settings.weight_decay = 0.0;
+            let views = Adam8bitViews { parameters, gradients, m, v, m_scales, v_scales };
+            kernels::adam8bit(views, &settings, None, &piece(0, 0, 2), stream).unwrap();
+            device.wait(stream).unwrap();
+            // The first step is the learning rate.
+            let after = cuda.read(parameters);
+            assert!((after[0] - 0.75).abs() < 1e-6 && (after[1] - 1.25).abs() < 1e-6, "{after:?}");
+            assert!((cuda.read(m_scales)[0] - 0.8).abs() < 1e-6);
+            assert_eq!((cuda.read(m)[1], cuda.read(v)[1]), (0, 255));
+            let two = [
+                Piece { target: 0, source: 0, count: 1 },
+                Piece { target: 1, source: 0, count: 1 },
+            ];
+            refused(kernels::adam8bit(views, &settings, None, &two, stream), "v_scales has 1");
         }
     });
 }

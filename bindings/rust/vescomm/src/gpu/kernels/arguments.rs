@@ -42,54 +42,6 @@ const _: () = assert!(
         && std::mem::size_of::<Clip>() == std::mem::size_of::<sys::vescomm_gpu_clip_t>()
 );
 
-/// Settings of an AdamW step.
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct AdamW {
-    /// Multiplies every gradient first, if the call has no clip.
-    pub gradient_scale: f32,
-    /// Finite, 0 or more.
-    pub learning_rate: f64,
-    /// 0 or more, below 1.
-    pub beta1: f64,
-    /// 0 or more, below 1.
-    pub beta2: f64,
-    /// Finite, 0 or more.
-    pub epsilon: f64,
-    /// Finite, 0 or more.
-    pub weight_decay: f64,
-    /// Counted from 1.
-    pub step: i64,
-    /// With parameters in bf16 or f16: they are rounded stochastically. `None`: to the nearest.
-    pub random: Option<RandomBits>,
-}
-
-/// Random bits of the elements of an array.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RandomBits {
-    /// Another one in each step, such as seed + step.
-    pub stream: u64,
-    /// Number of element 0 of the parameters in the stream.
-    pub first: u64,
-}
-
-impl Default for AdamW {
-    /// No scaling, learning rate 1e-3, betas 0.9 and 0.999, epsilon 1e-8, weight decay 1e-2, step 1.
-    fn default() -> AdamW {
-        let raw = sys::vescomm_gpu_adamw_options_init();
-        AdamW {
-            gradient_scale: raw.gradient_scale,
-            learning_rate: raw.learning_rate,
-            beta1: raw.beta1,
-            beta2: raw.beta2,
-            epsilon: raw.epsilon,
-            weight_decay: raw.weight_decay,
-            step: raw.step,
-            random: None,
-        }
-    }
-}
-
 /// Checks that elements `first(piece)..first(piece) + count` are elements of the view. The library
 /// refuses negative numbers.
 fn check_pieces<T>(
@@ -157,18 +109,4 @@ pub(super) fn blocks(elements: usize, block: usize) -> usize {
 /// The pieces in C.
 pub(super) fn raw(pieces: &[Piece]) -> (*const sys::vescomm_gpu_piece_t, i64) {
     (pieces.as_ptr().cast(), pieces.len() as i64)
-}
-
-/// The arrays of an AdamW step: the pieces have their target in `parameters` and in the moments, and
-/// their source in `gradients`.
-#[derive(Clone, Copy, Debug)]
-pub struct AdamWViews<'a, P = f32> {
-    /// Changed by the step: f32, bf16 or f16.
-    pub parameters: View<'a, P>,
-    /// Not changed.
-    pub gradients: View<'a, f32>,
-    /// First moments.
-    pub m: View<'a, f32>,
-    /// Second moments.
-    pub v: View<'a, f32>,
 }
