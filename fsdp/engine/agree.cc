@@ -323,7 +323,7 @@ std::optional<Model> agree_on_model(const Spec &spec, const Communicator &world,
     try {
         model.spec.complete();
         model.plan = plan_model(model.spec, ranks);
-        device::require_support(model.spec, model.plan);
+        device::require_support(model.spec);
         for (const Unit &unit : model.spec.units()) {
             model.unit_names.push_back(unit.name);
             units.push_back(hash_of_unit(model.spec, unit));

@@ -132,7 +132,8 @@ bool ParameterSlots::gather(int unit, int slot, const Announcement &announcement
     if (fills || !copies_.exist())
         for (const std::size_t bucket : plan_.of_unit[unit])
             if (plan_.buckets[bucket].gathered()) shards_.will_need_master(bucket);
-    replicated_.convert(unit, [](std::byte *to, vescomm_type_t type, const Masters &masters) {
+    replicated_.convert(unit, [&](std::byte *to, vescomm_type_t type, std::size_t bucket) {
+        const Masters masters = shards_.master(bucket);
         internal::kernels().convert(to, type, masters.data, masters.type, masters.size);
     });
     create_requests(unit, slot);

@@ -19,14 +19,13 @@ public:
     // the object.
     ReplicatedParameters(const ModelPlan &plan, const Shards &shards, bool on_device);
 
-    // Calls convert(to, type, masters) for each copy of a unit that does not have its masters yet.
+    // Calls convert(to, type, bucket) for each copy of a unit that does not have its masters yet.
     template <typename Convert>
     void convert(int unit, Convert &&convert) {
         if (converted_[unit]) return;
         for (const std::size_t index : plan_.of_unit[unit]) {
             const Bucket &bucket = plan_.buckets[index];
-            if (bucket.converted_bytes() > 0)
-                convert(data(index), bucket.type, shards_.master(index));
+            if (bucket.converted_bytes() > 0) convert(data(index), bucket.type, index);
         }
         converted_[unit] = true;
     }

@@ -11,20 +11,19 @@ namespace vescomm::fsdp {
 Shards::Shards(const ModelPlan &plan, int rank, const std::string &folder)
     : plan_(plan), position_(plan.mesh.position(rank)), states_(plan.buckets.size()) {
     measure();
-    place(folder);
-    gradient_.own = AlignedBytes(gradient_.size, plan_.allocator);
-    gradient_.data = gradient_.own.data();
+    for (Array *array : place_in_file(folder)) {
+        array->own = AlignedBytes(array->size, plan_.allocator);
+        array->data = array->own.data();
+    }
 }
 
-Shards::Shards(const ModelPlan &plan, int rank, device::Place place)
+Shards::Shards(const ModelPlan &plan, int rank, device::Place place, const std::string &folder)
     : plan_(plan),
       position_(plan.mesh.position(rank)),
       on_device_(place == device::Place::device),
       states_(plan.buckets.size()) {
     measure();
-    std::vector<Array *> all = masters_and_states();
-    all.push_back(&gradient_);
-    for (Array *array : all) {
+    for (Array *array : place_in_file(folder)) {
         array->of_cuda = device::Bytes(array->size, place);
         array->data = array->of_cuda.data();
     }
@@ -33,8 +32,8 @@ Shards::Shards(const ModelPlan &plan, int rank, device::Place place)
 Shards Shards::of(const Spec &spec, const ModelPlan &plan, int rank) {
     const vescomm_fsdp_spec_options_t &options = spec.options();
     if (options.memory != VESCOMM_FSDP_DEVICE) return {plan, rank, spec.offload_folder()};
-    return {plan, rank,
-            options.offload_to_host != 0 ? device::Place::pinned : device::Place::device};
+    if (options.offload_to_host == 0) return {plan, rank, device::Place::device};
+    return {plan, rank, device::Place::pinned, spec.offload_folder()};
 }
 
 void Shards::measure() {
@@ -74,25 +73,22 @@ std::vector<Shards::Array *> Shards::masters_and_states() {
     return all;
 }
 
-// Gives masters and states memory, or parts of a file.
-void Shards::place(const std::string &folder) {
-    const std::vector<Array *> all = masters_and_states();
+std::vector<Shards::Array *> Shards::place_in_file(const std::string &folder) {
+    std::vector<Array *> arrays = masters_and_states();
     if (folder.empty()) {
-        for (Array *array : all) {
-            array->own = AlignedBytes(array->size, plan_.allocator);
-            array->data = array->own.data();
-        }
-        return;
+        arrays.push_back(&gradient_);
+        return arrays;
     }
     const std::size_t page = offload_alignment();
     std::vector<std::size_t> offsets;
     std::size_t end = 0;
-    for (const Array *array : all) {
+    for (const Array *array : arrays) {
         offsets.push_back(end);
         end += (array->size + page - 1) / page * page;
     }
     file_ = OffloadFile(folder, end);
-    for (std::size_t i = 0; i < all.size(); ++i) all[i]->data = file_.data() + offsets[i];
+    for (std::size_t i = 0; i < arrays.size(); ++i) arrays[i]->data = file_.data() + offsets[i];
+    return {&gradient_};
 }
 
 // The pages that only have masters of the bucket.

@@ -37,8 +37,9 @@ public:
     Shards(const ModelPlan &plan, int rank, const std::string &folder = {});
     // In the memory that the options of the specification name.
     static Shards of(const Spec &spec, const ModelPlan &plan, int rank);
-    // In memory that the kernels of the current device can access.
-    Shards(const ModelPlan &plan, int rank, device::Place place);
+    // In memory that the kernels of the current device can access, but for masters and states in a
+    // file. `folder`: empty unless the place is pinned memory.
+    Shards(const ModelPlan &plan, int rank, device::Place place, const std::string &folder = {});
 
     // True if the spans below have addresses that the host cannot access.
     bool on_device() const { return on_device_; }
@@ -80,7 +81,9 @@ private:
     // Decides where the shards of buckets lie.
     void measure();
     vescomm_type_t master_type() const;
-    void place(const std::string &folder);
+    // Gives masters and states parts of a file, if there is a folder. Returns the arrays that need
+    // memory.
+    std::vector<Array *> place_in_file(const std::string &folder);
     std::vector<Array *> masters_and_states();
     std::span<std::byte> master_pages(std::size_t bucket) const noexcept;
 

@@ -24,9 +24,11 @@ std::unique_ptr<UnitMemory> make_slots(const Model &model, const Shards &shards,
             return std::make_unique<ParameterSlots>(model.plan, shards, model.unit_names,
                                                     wiring.comms, wiring.watch, times);
         wiring.links.emplace(wiring.comms, model.plan);
+        const int position = model.plan.mesh.position(wiring.comms.world().rank());
         return std::make_unique<device::Parameters>(
-            model.plan, shards, model.plan.mesh.position(wiring.comms.world().rank()),
-            model.unit_names, wiring.watch, *wiring.links, *streams,
+            model.plan, shards, position,
+            device::staged_master_bytes(model.spec, model.plan, position), model.unit_names,
+            wiring.watch, *wiring.links, *streams,
             Transfers(Transfer::gather, model.plan.slots.size(), wiring.comms, times));
     });
 }

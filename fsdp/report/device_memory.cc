@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fsdp/report/device_memory.h"
 
+#include "fsdp/engine/device/readable_masters.h"
 #include "fsdp/engine/device/slot_plan.h"
 #include "fsdp/engine/device/sum_codes.h"
 #include "fsdp/engine/device/support.h"
@@ -10,7 +11,7 @@ namespace vescomm::fsdp {
 
 DeviceMemory::DeviceMemory(const Spec &spec, const ModelPlan &plan)
     : spec_(spec), plan_(plan), factors_(spec, plan) {
-    device::require_options(spec, plan);
+    device::require_options(spec);
     const auto bytes = [&](device::SlotUse use) { return device::SlotPlan(plan, use).bytes(); };
     slots = bytes(device::SlotUse::parameters);
     codes = bytes(device::SlotUse::codes);
@@ -23,6 +24,10 @@ std::uint64_t DeviceMemory::sum_codes(int position) const {
 
 std::uint64_t DeviceMemory::scratch(int position) const {
     return device::gradient_scratch_bytes(spec_, plan_, factors_, position);
+}
+
+std::uint64_t DeviceMemory::staged(int position) const {
+    return device::staged_master_bytes(spec_, plan_, position);
 }
 
 bool DeviceMemory::has_shards() const {

@@ -24,6 +24,7 @@ public:
 
     std::uint64_t sum_codes(int position) const;  // of gradients
     std::uint64_t scratch(int position) const;
+    std::uint64_t staged(int position) const;  // pinned memory of the host
     // True if masters, gradient shards and states are on the device.
     bool has_shards() const;
 

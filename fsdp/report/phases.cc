@@ -42,7 +42,7 @@ void set_phases(vescomm_fsdp_report_t &report, const Spec &spec, const ModelPlan
                 std::uint64_t copied_gradient_bytes) {
     // Masters and states, also of the partner copy, and replicated parameters.
     const std::uint64_t kept = report.persistent_bytes - report.gradient_bytes +
-                               report.converted_bytes + report.partner_bytes -
+                               report.converted_bytes + report.partner_bytes + report.staged_bytes -
                                copied_gradient_bytes - report.file_bytes;
     const int position = plan.mesh.position(report.rank);
     const std::uint64_t parameter_codes =

@@ -276,6 +276,7 @@ void set_slots_on_device(vescomm_fsdp_report_t &report, const ModelPlan &plan, c
     report.secondary_bytes = copy_bytes(plan, facts.dense_copies, position);
     report.gradient_slot_bytes = facts.device->gradient_slots;
     report.scratch_bytes = facts.device->scratch(position);
+    report.staged_bytes = facts.device->staged(position);
     report.device_bytes = report.slot_bytes + report.code_bytes + report.secondary_bytes +
                           report.gradient_slot_bytes + report.scratch_bytes +
                           report.converted_bytes +
@@ -321,7 +322,7 @@ void set_memory(vescomm_fsdp_report_t &report, const Spec &spec, const ModelPlan
     report.peak_bytes = report.persistent_bytes + report.slot_bytes + report.code_bytes +
                         report.secondary_bytes + report.gradient_slot_bytes + report.scratch_bytes +
                         report.partner_bytes + report.converted_bytes + report.partial_sum_bytes +
-                        report.widened_bytes - report.file_bytes;
+                        report.widened_bytes + report.staged_bytes - report.file_bytes;
 }
 
 }  // namespace

@@ -342,6 +342,12 @@ bool ModelPlan::replicates() const {
     return std::ranges::any_of(buckets, &Bucket::replicated);
 }
 
+bool ModelPlan::sums_replicated() const {
+    return std::ranges::any_of(buckets, [](const Bucket &bucket) {
+        return bucket.replicated && bucket.trainable && bucket.elements > 0;
+    });
+}
+
 ModelPlan plan_model(const Spec &spec, int ranks) {
     ModelPlan plan;
     plan.mesh = make_mesh(spec, ranks);

@@ -192,6 +192,8 @@ struct ModelPlan {
     bool trainable(std::size_t unit) const;
     // True if a bucket is replicated.
     bool replicates() const;
+    // True if there are gradients of replicated buckets, which all ranks sum.
+    bool sums_replicated() const;
 };
 
 // Buckets of a unit lie at multiples of this in a slot.

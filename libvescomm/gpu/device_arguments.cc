@@ -52,7 +52,7 @@ void check_type(const char *function, vescomm_type_t type) {
 }
 
 void check_count(const char *function, std::int64_t count) {
-    if (count < 0 || count > std::int64_t{1} << 40)
+    if (count < 0 || count > max_elements)
         refuse(function, "count is " + std::to_string(count) + "; it must be 0 to 2^40");
 }
 

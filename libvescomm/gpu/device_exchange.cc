@@ -15,8 +15,6 @@ namespace {
 
 constexpr const char *function = "vescomm_gpu_all_to_all_v";
 
-constexpr std::int64_t max_elements = std::int64_t{1} << 40;
-
 struct Block {
     char *data;
     std::uint64_t bytes;
@@ -45,6 +43,9 @@ std::vector<Block> checked_blocks(const DeviceCommunicator &comm, const Exchange
             refuse(function,
                    at("counts", rank) + " is " + std::to_string(count) + "; it must be 0 to 2^40");
         const std::int64_t offset = given.offsets == nullptr ? next : given.offsets[rank];
+        if (count > 0 && given.offsets == nullptr && offset > max_elements)
+            refuse(function, "the blocks of " + std::string(name) + " before that of rank " +
+                                 std::to_string(rank) + " have more than 2^40 elements");
         if (count > 0 && (offset < 0 || offset > max_elements))
             refuse(function, at("offsets", rank) + " is " + std::to_string(offset) +
                                  "; it must be 0 to 2^40");

@@ -16,7 +16,8 @@ struct ExchangeBlocks {
     const std::int64_t *offsets = nullptr;  // of blocks in `data`; nullptr: one after another
 };
 
-// Sends a block to every rank, and receives one of every rank; see device_collectives.h.
+// Sends a block to every rank, and receives one of every rank: a collective as those of
+// device_collectives.h. gpu.h describes the arguments.
 void all_to_all_v(DeviceCommunicator &comm, const ExchangeBlocks &source,
                   const ExchangeBlocks &output, vescomm_type_t type, cuda::Stream stream);
 

@@ -14,8 +14,6 @@
 
 namespace vescomm::internal::device {
 
-inline constexpr std::int64_t max_elements = std::int64_t{1} << 40;
-
 // Returns the number of elements of all pieces.
 std::int64_t checked_pieces(const char *function, Pieces pieces, bool has_source);
 void check_address(const char *function, const char *name, const void *address,

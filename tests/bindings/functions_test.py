@@ -75,7 +75,7 @@ class Bindings(unittest.TestCase):
         self.assertGreaterEqual(len(functions_of(VESCOMM)), 77)
         self.assertGreaterEqual(len(functions_of(PLANNER)), 8)
         self.assertGreaterEqual(len(functions_of(GPU)), 23)
-        self.assertGreaterEqual(len(functions_of(KERNELS)), 12)
+        self.assertGreaterEqual(len(functions_of(KERNELS)), 14)
 
     def test_comments_are_not_calls(self):
         text = "a(); // vescomm_b()\n/* vescomm_c();\nvescomm_d() */ vescomm_e();"

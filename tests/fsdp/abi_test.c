@@ -191,7 +191,8 @@ MEMBER(vescomm_fsdp_report_t, comm, 248);
 MEMBER(vescomm_fsdp_report_t, partial_sum_bytes, 256);
 MEMBER(vescomm_fsdp_report_t, widened_bytes, 264);
 MEMBER(vescomm_fsdp_report_t, device_bytes, 272);
-FREEZE(sizeof(vescomm_fsdp_report_t) == 280);
+MEMBER(vescomm_fsdp_report_t, staged_bytes, 280);
+FREEZE(sizeof(vescomm_fsdp_report_t) == 288);
 
 MEMBER(vescomm_fsdp_recommendation_t, struct_size, 0);
 MEMBER(vescomm_fsdp_recommendation_t, candidates, 4);

@@ -163,6 +163,7 @@ TEST(GpuKernelsHpp, ContributionsAreSummed) {
                            device.stream);
     };
     expect_refused([&] { sum(5, 2); }, "codes has 2 elements, and 3 are needed");
+    expect_refused([&] { sum(INT64_MAX, 2); }, "codes has 0 elements, and 3 are needed");
     expect_refused([&] { sum(4, 3); }, "scales has 1 elements, and 2 are needed");
     expect_error([&] { sum(-1, 2); }, VESCOMM_ERROR_INVALID_ARGUMENT, "code_stride is -1");
     EXPECT_EQ(take_violations(), "");

@@ -71,9 +71,9 @@ TEST(SumQuantised, HasTheBitsOfTheHost) {
         Device device(0);
         for (const auto code : {fsdp::CodeType::int8, fsdp::CodeType::f8e4m3})
             for (const bool any : {false, true})  // any codes and scales
-                for (const int count : {1, 2, 3, 7})
-                    for (const std::size_t block : {1u, 2u, 3u, 5u, 32u, 128u, 8191u, 20000u})
-                        for (const std::size_t n : {1u, 4u, 33u, 8192u, 16397u}) {
+                for (const int count : {1, 3})
+                    for (const std::size_t block : {1u, 3u, 5u, 32u, 8191u})
+                        for (const std::size_t n : {1u, 33u, 8209u}) {
                             SCOPED_TRACE(testing::Message()
                                          << count << " sources, block " << block << ", count " << n
                                          << (any ? ", any bits" : ""));

@@ -195,12 +195,14 @@ Blocks blocks_of(const Gpu &gpu, nb::handle array, const std::string &name, cons
     std::int64_t next = 0;
     for (std::size_t k = 0; k < counts.values.size(); ++k) {
         const std::int64_t begin = offsets ? offsets->values[k] : next, count = counts.values[k];
-        if (begin < 0 || count < 0 || begin > made.array.elements ||
-            count > made.array.elements - begin)
+        // As in C, an empty block may be anywhere.
+        const bool outside =
+            begin < 0 || begin > made.array.elements || count > made.array.elements - begin;
+        if (count < 0 || (count > 0 && outside))
             refuse(name + " has " + std::to_string(made.array.elements) +
                    " elements, and the block of rank " + std::to_string(k) + " is " +
                    std::to_string(count) + " elements at offset " + std::to_string(begin));
-        next = begin + count;
+        if (!offsets) next += count;
     }
     return made;
 }

@@ -28,10 +28,6 @@ void append(std::vector<GatherRun> &runs, GatherRun run) {
     runs.push_back(run);
 }
 
-float *scales_at(std::byte *codes, const GatherRun &run) {
-    return reinterpret_cast<float *>(codes + run.scales);
-}
-
 }  // namespace
 
 std::vector<GatherRun> kernel_runs(std::span<const GatherRun> runs) {
@@ -49,10 +45,18 @@ std::vector<GatherRun> kernel_runs(std::span<const GatherRun> runs) {
     return made;
 }
 
-Codes::Codes(const ModelPlan &plan, const Shards &shards, int position,
-             std::span<const std::string> unit_names, Links &links)
+void quantise_runs(std::span<const GatherRun> runs, vescomm_type_t code_type, const std::byte *from,
+                   vescomm_type_t type, std::int64_t first, std::byte *codes, cuda::Stream stream) {
+    const std::size_t size = vescomm_type_get_bytes(type);
+    for (const GatherRun &run : runs)
+        check(vescomm_gpu_quantise(codes + run.codes, scales_at(codes, run), code_type,
+                                   from + static_cast<std::size_t>(run.offset - first) * size, type,
+                                   run.elements, run.block, stream));
+}
+
+Codes::Codes(const ModelPlan &plan, int position, std::span<const std::string> unit_names,
+             Links &links)
     : plan_(plan),
-      shards_(shards),
       position_(position),
       buffers_(plan, position, SlotUse::codes, unit_names, links),
       own_(plan.buckets.size()),
@@ -69,14 +73,11 @@ Codes::Codes(const ModelPlan &plan, const Shards &shards, int position,
     }
 }
 
-void Codes::quantise(int slot, std::size_t bucket, cuda::Stream stream) const {
+void Codes::quantise(int slot, std::size_t bucket, const Masters &masters,
+                     cuda::Stream stream) const {
     const Bucket &planned = plan_.buckets[bucket];
-    std::byte *codes = buffers_.data(slot, bucket);
-    const Masters masters = shards_.master(bucket);
-    for (const GatherRun &run : own_[bucket])
-        check(vescomm_gpu_quantise(codes + run.codes, scales_at(codes, run), planned.gather_type,
-                                   masters.at(run.offset - planned.begin(position_)), masters.type,
-                                   run.elements, run.block, stream));
+    quantise_runs(own_[bucket], planned.gather_type, masters.data, masters.type,
+                  planned.begin(position_), buffers_.data(slot, bucket), stream);
 }
 
 void Codes::dequantise(int slot, std::size_t bucket, std::byte *to, cuda::Stream stream) const {

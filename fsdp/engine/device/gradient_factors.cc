@@ -9,13 +9,6 @@
 
 namespace vescomm::fsdp::device {
 
-namespace {
-
-// Gradient shards in host memory are summed over replicas or all ranks in parts of this size.
-constexpr std::uint64_t summed_part_bytes = std::uint64_t{32} << 20;
-
-}  // namespace
-
 float average_factor(const Spec &spec, double ranks) {
     return spec.options().average != 0 ? static_cast<float>(1.0 / ranks) : 1.0f;
 }

@@ -24,6 +24,10 @@ struct GradientFactors {
 // The factor of sums over `ranks` ranks, as VESCOMM_AVERAGE computes it on host memory.
 float average_factor(const Spec &spec, double ranks);
 
+// Gradient shards in host memory are summed over replicas or all ranks in parts of this size, which
+// is the same on every rank, or in one part if they have fewer bytes.
+constexpr std::uint64_t summed_part_bytes = std::uint64_t{32} << 20;
+
 // Bytes for scaled sums that are added, and for sums over replicas or all ranks of gradient shards
 // in host memory. Gradients allocates them when it is created.
 std::uint64_t gradient_scratch_bytes(const Spec &spec, const ModelPlan &plan,

@@ -130,9 +130,12 @@ void Gradients::sum(int unit, int slot, std::uint64_t announced) {
     const auto buffers = buffers_.of(slot, static_cast<std::size_t>(unit));
     if (buffers.empty() && !quantised_.any(unit)) return;
     const UnitKind kind = model_.plan.kinds[unit];
-    bool &connected = connected_[static_cast<int>(kind)];
-    if (!connected) watch_.verify(announced);
-    connected = true;
+    Connected &connected = connected_[static_cast<int>(kind)];
+    // NCCL waits for other ranks at its first call, and at the first sends and receives.
+    if ((!buffers.empty() && !connected.sums) || (quantised_.any(unit) && !connected.exchanges))
+        watch_.verify(announced);
+    connected.sums = connected.sums || !buffers.empty();
+    connected.exchanges = connected.exchanges || quantised_.any(unit);
     divide(unit, slot);
     const cuda::Stream stream = streams_.reduce();
     Link &link = links_.shard(kind);
@@ -198,7 +201,8 @@ void Gradients::sum_replicated() {
 void Gradients::all_reduce(Link &link, int ranks, std::span<float> gradients) {
     if (shards_.on_device()) return all_reduce(link, ranks, gradients, gradients.data());
     // NCCL sums memory of the device only.
-    const std::size_t part = scratch_.size() / sizeof(float);
+    const auto part = static_cast<std::size_t>(
+        std::min<std::uint64_t>(scratch_.size(), summed_part_bytes) / sizeof(float));
     for (std::size_t begin = 0; begin < gradients.size(); begin += part)
         all_reduce(link, ranks, gradients.subspan(begin, std::min(part, gradients.size() - begin)),
                    reinterpret_cast<float *>(scratch_.data()));

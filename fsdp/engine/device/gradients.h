@@ -47,6 +47,11 @@ public:
     std::uint64_t scratch_bytes() const override { return scratch_.size(); }
 
 private:
+    // The calls of NCCL that were made.
+    struct Connected {
+        bool sums = false;
+        bool exchanges = false;
+    };
     // The last work of the engine on a slot.
     struct SlotEvents {
         Event written;  // on the last compute stream
@@ -87,7 +92,7 @@ private:
     SlotBuffers buffers_;
     Transfers transfers_;  // by slot: their starts by the host
     bool sending_ = false;  // sums of this micro-batch were started
-    bool connected_[2] = {};  // by kind of unit
+    Connected connected_[2];  // by kind of unit
 };
 
 }  // namespace vescomm::fsdp::device

@@ -48,11 +48,11 @@ Links::Links(Comms &comms, const ModelPlan &plan) : comms_(comms), shard_(comms,
         if (mesh.secondary_ranks > 0) gather_.emplace(shard_, comms, comms.gather());
         if (mesh.replicas() > 1) replica_.emplace(comms, comms.replica());
         if (mesh.expert_ranks > 1) experts_.emplace(comms, comms.shard(UnitKind::experts));
-        if (mesh.replicas() > 1 && plan.replicates()) world_.emplace(comms, comms.world());
+        if (mesh.replicas() > 1 && plan.sums_replicated()) world_.emplace(comms, comms.world());
     });
     // All ranks have replicas, or none, and the same replicated parameters.
     if (replica_) replica_->require_sums();
-    if (plan.replicates()) world().require_sums();
+    if (plan.sums_replicated()) world().require_sums();
 }
 
 void Links::wait(const Event &event) {

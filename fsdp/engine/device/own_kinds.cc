@@ -48,7 +48,7 @@ public:
 
 private:
     const Launch &launch_;
-    std::array<vescomm_gpu_piece_t, 128> pieces_;
+    std::array<vescomm_gpu_piece_t, 128> pieces_;  // those of one launch, see gpu_kernels.h
     std::size_t count_ = 0;
 };
 

@@ -10,8 +10,8 @@
 namespace vescomm::fsdp::device {
 
 Parameters::Parameters(const ModelPlan &plan, const Shards &shards, int position,
-                       std::span<const std::string> unit_names, Watch &watch, Links &links,
-                       Streams &streams, const Transfers &transfers)
+                       std::uint64_t staged_bytes, std::span<const std::string> unit_names,
+                       Watch &watch, Links &links, Streams &streams, const Transfers &transfers)
     : plan_(plan),
       shards_(shards),
       position_(position),
@@ -20,9 +20,10 @@ Parameters::Parameters(const ModelPlan &plan, const Shards &shards, int position
       streams_(streams),
       copies_(plan, position),
       replicated_(plan, shards, true),
+      masters_(shards, staged_bytes, links),
       slots_(plan.slots.size()),
       buffers_(plan, position, SlotUse::parameters, unit_names, links),
-      codes_(plan, shards, position, unit_names, links),
+      codes_(plan, position, unit_names, links),
       transfers_(transfers) {}
 
 bool Parameters::gather(int unit, int slot, const Announcement &announcement) {
@@ -70,11 +71,9 @@ void Parameters::start(int unit, int slot, bool whole, const Announcement &annou
 }
 
 void Parameters::convert_replicated(int unit) {
-    const cuda::Stream stream = streams_.gather();
     streams_.gather_after_writes();
-    replicated_.convert(unit, [&](std::byte *to, vescomm_type_t type, const Masters &masters) {
-        const vescomm_gpu_piece_t all = {0, 0, static_cast<std::int64_t>(masters.size)};
-        check(vescomm_gpu_copy(to, type, masters.data, masters.type, &all, 1, stream));
+    replicated_.convert(unit, [&](std::byte *to, vescomm_type_t type, std::size_t bucket) {
+        copy_masters(bucket, to, type);
     });
 }
 
@@ -97,12 +96,20 @@ void Parameters::put_masters(int unit, int slot) {
     const cuda::Stream stream = streams_.gather();
     streams_.gather_after_writes();
     for_travelling(unit, slot, [&](std::size_t bucket, const SlotBuffers &buffers, int of_buffers) {
-        const Masters master = shards_.master(bucket);
-        if (master.size == 0) return;
-        if (&buffers != &buffers_) return codes_.quantise(of_buffers, bucket, stream);
-        const vescomm_gpu_piece_t all = {0, 0, static_cast<std::int64_t>(master.size)};
-        check(vescomm_gpu_copy(buffers.shard(of_buffers, bucket), buffers.type(bucket), master.data,
-                               master.type, &all, 1, stream));
+        if (shards_.master(bucket).size == 0) return;
+        if (&buffers == &buffers_)
+            return copy_masters(bucket, buffers.shard(of_buffers, bucket), buffers.type(bucket));
+        masters_.read(bucket, stream, [&](const Masters &masters) {
+            codes_.quantise(of_buffers, bucket, masters, stream);
+        });
+    });
+}
+
+void Parameters::copy_masters(std::size_t bucket, std::byte *to, vescomm_type_t type) {
+    const cuda::Stream stream = streams_.gather();
+    masters_.read(bucket, stream, [&](const Masters &masters) {
+        const vescomm_gpu_piece_t all = {0, 0, static_cast<std::int64_t>(masters.size)};
+        check(vescomm_gpu_copy(to, type, masters.data, masters.type, &all, 1, stream));
     });
 }
 

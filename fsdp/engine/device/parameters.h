@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "fsdp/engine/device/codes.h"
+#include "fsdp/engine/device/readable_masters.h"
 #include "fsdp/engine/device/secondary_copies.h"
 #include "fsdp/engine/device/slot_buffers.h"
 #include "fsdp/engine/device/streams.h"
@@ -27,10 +28,11 @@ namespace vescomm::fsdp::device {
 
 class Parameters : public UnitMemory {
 public:
-    // All arguments must outlive the object. Collective.
+    // `staged_bytes`: see readable_masters.h. The other arguments must outlive the object.
+    // Collective.
     Parameters(const ModelPlan &plan, const Shards &shards, int position,
-               std::span<const std::string> unit_names, Watch &watch, Links &links,
-               Streams &streams, const Transfers &transfers);
+               std::uint64_t staged_bytes, std::span<const std::string> unit_names, Watch &watch,
+               Links &links, Streams &streams, const Transfers &transfers);
 
     bool gather(int unit, int slot, const Announcement &announcement) override;
     void await(int slot) override;
@@ -41,7 +43,8 @@ public:
     void release(int) override {}
     void *data(int slot, std::size_t bucket) const override;
     std::uint64_t bytes() const override {
-        return buffers_.bytes() + codes_.buffers().bytes() + copies_.bytes() + replicated_.bytes();
+        return buffers_.bytes() + codes_.buffers().bytes() + copies_.bytes() + replicated_.bytes() +
+               masters_.bytes();
     }
 
 private:
@@ -60,6 +63,7 @@ private:
     void gather_sharded(int unit, int slot, bool whole, std::uint64_t announced);
     void convert_replicated(int unit);
     void put_masters(int unit, int slot);
+    void copy_masters(std::size_t bucket, std::byte *to, vescomm_type_t type);
     void gather_masters(int unit, int slot);
     void gather_parts(int unit, int slot);
     void write_parameters(int unit, int slot);
@@ -80,6 +84,7 @@ private:
     // Destroyed after the buffers, which wait for the device. Their creation may fail on one rank.
     SecondaryCopies copies_;
     ReplicatedParameters replicated_;
+    ReadableMasters masters_;
     std::vector<Slot> slots_;
     SlotBuffers buffers_;
     Codes codes_;

@@ -25,10 +25,6 @@ std::vector<GatherRun> runs_at(const GatherCodes &codes, std::size_t shard, std:
     return runs;
 }
 
-float *scales_at(std::byte *codes, const GatherRun &run) {
-    return reinterpret_cast<float *>(codes + run.scales);
-}
-
 }  // namespace
 
 QuantisedSums::QuantisedSums(const Spec &spec, const ModelPlan &plan, const Shards &shards,
@@ -61,13 +57,8 @@ void QuantisedSums::send(int unit, int slot, const SlotBuffers &gradients, Link 
     for (const std::size_t bucket : plan_.of_unit[unit]) {
         if (all_[bucket].empty()) continue;
         const Bucket &planned = plan_.buckets[bucket];
-        const std::byte *from = gradients.data(slot, bucket);
-        const std::size_t size = vescomm_type_get_bytes(planned.gradient_type);
-        for (const GatherRun &run : all_[bucket])
-            check(vescomm_gpu_quantise(sent_.data() + run.codes, scales_at(sent_.data(), run),
-                                       planned.reduce_type,
-                                       from + static_cast<std::size_t>(run.offset) * size,
-                                       planned.gradient_type, run.elements, run.block, stream));
+        quantise_runs(all_[bucket], planned.reduce_type, gradients.data(slot, bucket),
+                      planned.gradient_type, 0, sent_.data(), stream);
     }
     const auto number = static_cast<std::size_t>(unit);
     link.call(stream, [&](vescomm_gpu_comm_t *comm) {

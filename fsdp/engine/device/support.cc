@@ -41,16 +41,16 @@ void require_update(const Group &group, const vescomm_fsdp_spec_options_t &optio
 
 }  // namespace
 
-void require_options(const Spec &spec, const ModelPlan &plan) {
-    if (!spec.offload_folder().empty())
-        refuse_on_device("masters in files are", "set offload_folder to NULL");
+void require_options(const Spec &spec) {
     if (spec.options().offload_to_host != 0) return;  // every optimizer runs on the host
+    if (!spec.offload_folder().empty())
+        refuse_on_device("offload_folder without offload_to_host is", "set offload_to_host to 1");
     for (const Group &group : spec.groups()) require_update(group, spec.options());
 }
 
-void require_support(const Spec &spec, const ModelPlan &plan) {
+void require_support(const Spec &spec) {
     if (spec.options().memory != VESCOMM_FSDP_DEVICE) return;
-    require_options(spec, plan);
+    require_options(spec);
     functions();
     if (const vescomm_status_t status = vescomm_gpu_check_kernels(); status != VESCOMM_OK)
         throw Failure(status, vescomm_get_last_error());

@@ -159,8 +159,9 @@ typedef struct vescomm_fsdp_spec_options {
     int32_t partner_copy;
     /** Folder of a local disk for masters and states of optimizers, instead of memory. Each rank
      *  has a file without a name there, which ends with the process. The step reads the values of a
-     *  unit while it updates those of another one. Values have the same bits as in memory. May
-     *  differ between ranks. NULL: all in memory. */
+     *  unit while it updates those of another one. Values have the same bits as in memory. On
+     *  device memory an error without offload_to_host; gathers then copy masters to pinned memory.
+     *  May differ between ranks. NULL: all in memory. */
     const char *offload_folder;
     /** Number of consecutive ranks that keep a secondary copy of the gathered parameters together,
      *  a divisor of the ranks that shard a unit. The first gather of a unit after a step fills the
@@ -193,15 +194,15 @@ typedef struct vescomm_fsdp_spec_options {
     /** VESCOMM_FSDP_DEVICE: the engine is in the memory of the device that is current at its
      *  creation, which must be current in all calls on it. All views have device addresses, and
      *  the trainer's work is on the stream of the events. Each rank has a GPU of its own.
-     *  Optimizer: of vescomm, with device_step (optimizer.h), or any with offload_to_host. Not with
-     *  reduce_type, offload_folder, and a compute_type of f8. Gradients are summed in gradient_type
-     *  by NCCL; on a communicator with reproducible sums by kernels, in f32. Copies of partner_copy
-     *  are in host memory, and their optimizers run on the host. 0: VESCOMM_FSDP_HOST. */
+     *  Optimizer: of vescomm, with device_step (optimizer.h), or any with offload_to_host.
+     *  Gradients are summed in gradient_type by NCCL; with reduce_type, and on a communicator with
+     *  reproducible sums, by kernels in f32. Copies of partner_copy are in host memory, and their
+     *  optimizers run on the host. 0: VESCOMM_FSDP_HOST. */
     vescomm_fsdp_memory_t memory;
     /** Not 0, with VESCOMM_FSDP_DEVICE: masters, gradient shards and states of optimizers are in
      *  pinned host memory, which kernels read and write through PCIe, and optimizers run on the
-     *  host. The memory of the device has slots only. Values have the same bits, and views of
-     *  shards have addresses of the host. 0: all in the memory of the device. */
+     *  host. The memory of the device has no shards. Values have the same bits, and views of shards
+     *  have addresses of the host. 0: all in the memory of the device. */
     int32_t offload_to_host;
     /** Number of threads of this rank that update its shards in vescomm_fsdp_step(), the caller's
      *  included, if shards are in host memory and the kind of the optimizer is `concurrent`. The
@@ -495,11 +496,12 @@ typedef struct vescomm_fsdp_report_t {
     uint64_t slot_bytes;
     uint64_t gradient_slot_bytes; /**< gradients before they are summed */
     /** Sums of a further micro-batch, before they are added. On device memory: sums that are
-     *  multiplied by a factor (average, f16), and with offload_to_host sums over replicas. */
+     *  multiplied by a factor (average, f16), and with offload_to_host sums over replicas and of
+     *  replicated parameters. */
     uint64_t scratch_bytes;
     /** persistent_bytes, slot_bytes, gradient_slot_bytes, scratch_bytes, code_bytes, partner_bytes,
-     *  secondary_bytes, converted_bytes, partial_sum_bytes and widened_bytes, without file_bytes.
-     *  Slots that ranks of a node share count on each of them. */
+     *  secondary_bytes, converted_bytes, partial_sum_bytes, widened_bytes and staged_bytes, without
+     *  file_bytes. Slots that ranks of a node share count on each of them. */
     uint64_t peak_bytes;
     uint64_t gathers_per_step; /**< gathers of units */
     /** Bytes of gathered parameters of other ranks that this rank needs in a step, as they are
@@ -573,9 +575,13 @@ typedef struct vescomm_fsdp_report_t {
     uint64_t widened_bytes;
     /** The part of peak_bytes that is memory of the device: slots, codes, secondary copies,
      *  converted_bytes and scratch, and without offload_to_host the shards. The rest is memory of
-     * the host, pinned but for partner copies. Device communicators and NCCL have memory of their
-     * own. 0 on host memory. */
+     *  the host, pinned but for partner copies. Device communicators and NCCL have memory of their
+     *  own. 0 on host memory. */
     uint64_t device_bytes;
+    /** With offload_folder on device memory: pinned memory of the host through which kernels read
+     *  masters, twice those of the largest shard of a unit with the same types. Part of peak_bytes.
+     */
+    uint64_t staged_bytes;
 } vescomm_fsdp_report_t;
 
 /** Returns the struct with struct_size set, rank -1, all other members zero. Since: 0.1 */
@@ -616,6 +622,7 @@ static inline vescomm_fsdp_report_t vescomm_fsdp_report_init(void) {
                                     0,
                                     NULL,
                                     NULL,
+                                    0,
                                     0,
                                     0,
                                     0};
@@ -963,7 +970,8 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_begin_backward(vescomm_fsdp_t *engine)
  * Ends a micro-batch with backward: starts the sums that have not started, and waits for all sums.
  * In the last micro-batch it also computes this rank's part of the norm, one pass over its gradient
  * shards; for a unit whose sum was complete before, that pass has been made. On device memory a
- * stream of the engine waits, and not the host.
+ * stream of the engine waits, and not the host, but for the last micro-batch with replicas or
+ * replicated parameters: the host waits until all ranks have called it.
  *
  * Before: no unit is open.
  *

@@ -6,7 +6,7 @@
  * vescomm and its FSDP engine on host memory.
  *
  * This interface is experimental and may change. The kernels have been tested on an H100 and
- * an H200, but for SGD, 8-bit AdamW, and AdamW on bf16 and f16.
+ * an H200, but for SGD, 8-bit AdamW, AdamW on bf16 and f16, and vescomm_gpu_sum_quantised().
  *
  * A library that was built where nvcc was found has the kernels. Otherwise VESCOMM_GPU_KERNELS
  * names a file with kernels that was built elsewhere; without one, the calls return

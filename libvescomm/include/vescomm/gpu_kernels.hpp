@@ -78,8 +78,9 @@ inline void require_scales(const char *function, const ConstArray &scales, std::
 // The elements of an array from those of its last source on.
 inline ConstArray last(ConstArray array, std::int64_t stride, std::int32_t sources) {
     // The C function refuses other numbers.
-    if (stride < 0 || sources < 1 || stride > (std::int64_t{1} << 40)) return array;
-    array.elements -= stride * (sources - 1);
+    if (stride < 0 || sources < 1) return array;
+    if (sources > 1 && stride > array.elements / (sources - 1)) array.elements = 0;
+    else array.elements -= stride * (sources - 1);
     return array;
 }
 

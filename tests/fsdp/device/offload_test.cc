@@ -21,6 +21,7 @@ vescomm_fsdp_spec_options_t offloaded() {
 
 vescomm_fsdp_spec_options_t on_host(vescomm_fsdp_spec_options_t options) {
     options.offload_to_host = 0;
+    options.offload_folder = nullptr;
     return options;
 }
 
@@ -58,6 +59,28 @@ TEST(DeviceOffload, SumsLargeShardsOverReplicas) {
     }
 }
 
+// Kernels cannot read the file: the double would report it.
+TEST(DeviceOffload, KeepsMastersAndStatesInAFile) {
+    const TemporaryFolder folder;
+    vescomm_fsdp_spec_options_t options = offloaded();
+    const std::string path = folder.path("");
+    options.offload_folder = path.c_str();
+    for (const int ranks : {1, 3})
+        expect_as_on_host(ranks, odd_model(), "zero3", options,
+                          {.micro_batches = 2, .max_norm = 0.5});
+    for (const char *preset : {"zero1", "hsdp:2", "hpz:2"})
+        expect_as_on_host(4, odd_model(), preset, options, {});
+    options.gather_type = VESCOMM_I8;
+    options.slots = 3;
+    expect_as_on_host(2, odd_model(), "zero3", options, {.recompute = true});
+    options.gather_type = 0;
+    options.compute_type = options.master_type = VESCOMM_BF16;
+    options.gradient_type = VESCOMM_F32;
+    options.partner_copy = 1;
+    expect_as_on_host(3, odd_model(), "zero3", options, {});
+    EXPECT_TRUE(std::filesystem::is_empty(path));
+}
+
 TEST(DeviceOffload, HasAnyOptimizer) {
     const auto train_with = [](const vescomm_fsdp_spec_options_t &options) {
         Outcome outcome;
@@ -65,7 +88,14 @@ TEST(DeviceOffload, HasAnyOptimizer) {
             Described described = describe(odd_model(), "zero3", options);
             vescomm_sgd_settings_t settings = vescomm_sgd_settings_init();
             settings.momentum = 0.9;
-            described.spec.add_group(all_ids(described), vescomm_optimizer_get_sgd(), &settings);
+            // A kind of the program that cannot run on the device.
+            vescomm_optimizer_kind_t kind = *vescomm_optimizer_get_sgd();
+            kind.name = "of the program";
+            kind.step = [](void *context, const void *of_group,
+                           const vescomm_optimizer_run_t *run) {
+                return vescomm_optimizer_get_sgd()->step(context, of_group, run);
+            };
+            described.spec.add_group(all_ids(described), &kind, &settings);
             const Outcome own = options.memory == VESCOMM_FSDP_DEVICE
                                     ? train_on_device(comm, described, {})
                                     : train(comm, described, {});

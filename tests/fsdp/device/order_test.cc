@@ -67,6 +67,17 @@ TEST(DeviceEngine, MissesNoWait) {
                      });
 }
 
+TEST(DeviceEngine, MissesNoWaitForGradientsInEightBits) {
+    vescomm_fsdp_spec_options_t options = on_device();
+    options.reduce_type = VESCOMM_I8;
+    options.keep_gathered = 1;  // a gather in backward would wait for the exchange
+    expect_sentences(violations_without_a_wait(1, 30, small_model(), options),
+                     {
+                         "quantise reads .* dependency on backward",
+                         "backward writes .* dependency on vescomm_gpu_kernel_2_quantise",
+                     });
+}
+
 // Two units whose parameters are replicated, but for one.
 TEST(DeviceEngine, MissesNoWaitForReplicatedParameters) {
     std::vector<UnitModel> units = small_model();

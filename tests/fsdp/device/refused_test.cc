@@ -19,7 +19,9 @@ void expect_refused(const std::function<void(vescomm_fsdp_spec_options_t &)> &ch
 
 TEST(DeviceEngine, RefusesWhatItDoesNotHave) {
     using Options = vescomm_fsdp_spec_options_t;
-    expect_refused([](Options &o) { o.offload_folder = "/tmp"; }, "set offload_folder to NULL");
+    expect_refused([](Options &o) { o.offload_folder = "/tmp"; },
+                   "offload_folder without offload_to_host is not supported on device memory; set "
+                   "offload_to_host to 1");
 }
 
 TEST(DeviceEngine, RefusesReproducibleSums) {

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The report of an engine on device memory counts what the engine allocates, on each rank.
+#include "fsdp/checkpoint/checkpoint_ranks.h"
 #include "fsdp/device/training.h"
 #include "fsdp/experts.h"
 
@@ -87,6 +88,36 @@ TEST(DeviceReport, HasCodesOfGradients) {
     EXPECT_GT(report.backward_bytes, without.backward_bytes);
 }
 
+// With masters and states in a file, pinned memory has gradient shards, and parts of masters.
+TEST(DeviceReport, HasMastersInFiles) {
+    const checkpoint::testing_support::TemporaryFolder folder;
+    const std::string path = folder.path("");
+    vescomm_fsdp_spec_options_t options = on_device();
+    options.offload_to_host = 1;
+    options.offload_folder = path.c_str();
+    options.slots = 3;
+    for (const char *preset : {"zero3", "hsdp:2"})
+        for (const int partner_copy : {0, 1})
+            run_ranks(4, [&](Communicator &comm) {
+                SCOPED_TRACE(std::string(preset) + ", rank " + std::to_string(comm.rank()));
+                vescomm_fsdp_spec_options_t own = options;
+                own.partner_copy = partner_copy;
+                gpu_double::Device device(comm.rank());
+                const Described described = describe(odd_model(), preset, own);
+                Engine engine(described.spec, comm);
+                fill(engine);
+                step_on_device(engine, comm, described, {}, 0, device);
+                const vescomm_fsdp_report_t report =
+                    described.spec.report(comm.ranks(), comm.rank());
+                EXPECT_EQ(engine.counters().allocated_bytes, report.peak_bytes);
+                EXPECT_GT(report.staged_bytes, 0u);
+                EXPECT_GE(report.file_bytes, report.master_bytes + report.optimizer_bytes);
+                EXPECT_EQ(report.device_bytes,
+                          report.slot_bytes + report.gradient_slot_bytes + report.scratch_bytes);
+            });
+    EXPECT_EQ(gpu_double::take_violations(), "");
+}
+
 TEST(DeviceReport, HasExperts) {
     for (const vescomm_type_t reduce_type : {0, VESCOMM_I8})
         run_ranks(4, [&](Communicator &comm) {
@@ -102,7 +133,7 @@ TEST(DeviceReport, HasExperts) {
 
 TEST(DeviceReport, RefusesWhatAnEngineRefuses) {
     vescomm_fsdp_spec_options_t options = on_device();
-    options.offload_folder = "/tmp";
+    options.offload_folder = "/tmp";  // without offload_to_host
     try {
         describe(odd_model(), "zero3", options).spec.report(2);
         ADD_FAILURE() << "not refused";

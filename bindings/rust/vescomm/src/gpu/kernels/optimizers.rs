@@ -143,7 +143,7 @@ pub struct SgdViews<'a, P = f32> {
     pub parameters: View<'a, P>,
     /// Not changed.
     pub gradients: View<'a, f32>,
-    /// `None` if the momentum of the settings is 0.
+    /// Not used, and may be `None`, if the momentum of the settings is 0.
     pub momentum: Option<View<'a, f32>>,
 }
 
@@ -289,7 +289,7 @@ pub unsafe fn sgd<P: Element>(
     stream: Stream,
 ) -> Result<()> {
     let clip = check_step("sgd", views.parameters, views.gradients, clip, pieces)?;
-    if let Some(momentum) = views.momentum {
+    if let Some(momentum) = views.momentum.filter(|_| settings.momentum != 0.0) {
         check_target("sgd", "momentum", momentum, pieces)?;
     }
     let (options, (first, count)) = (settings.raw::<P>(), raw(pieces));
