@@ -138,7 +138,8 @@ TEST(Adam8bitKernel, HasTheBitsOfTheHost) {
 // Each launch begins with the scales behind those of the launch before.
 TEST(Adam8bitKernel, HasTheBitsOfTheHostInManyPieces) {
     in_both_orders([] {
-        for (const Parameters &parameters : all_parameters())
+        for (const Parameters &parameters : {Parameters{.shift = 3}, Parameters{.odd = true},
+                                             Parameters{.type = VESCOMM_BF16, .stochastic = true}})
             expect_bits_of_host(parameters, many_pieces(), with_beta1(0.9), {});
     });
 }
@@ -151,6 +152,16 @@ TEST(Adam8bitKernel, HasTheBitsOfTheHostForAnyLength) {
             for (const std::int64_t first : {0, 1, 2, 3})
                 expect_bits_of_host({.odd = length % 2 == 1}, {{first, 3 - first, length}},
                                     with_beta1(0.9), {});
+    });
+}
+
+// Blocks of whole runs at aligned addresses, and a block that only its length makes another one.
+TEST(Adam8bitKernel, HasTheBitsOfTheHostInAlignedPieces) {
+    in_both_orders([&] {
+        for (const Parameters &parameters : all_parameters())
+            for (const double beta1 : {0.0, 0.9})
+                expect_bits_of_host(parameters, {{0, 0, 5 * block + 252}, {7 * block, 1600, block}},
+                                    with_beta1(beta1), {});
     });
 }
 

@@ -42,18 +42,31 @@ VESCOMM_ADAMW_INLINE float vescomm_adamw_canonical(float x) {
 #endif
 }
 
-/* `towards_new`: interpolates from the new value, as PyTorch's lerp does when that is nearer.
+/* The moments after a gradient; NaNs are any.
+ * `towards_new`: interpolates from the new value, as PyTorch's lerp does when that is nearer.
  * `weight`: step->blend, less 1 with `towards_new`. */
+VESCOMM_ADAMW_INLINE void vescomm_adamw_moments(bool towards_new, float weight, float g, float *m,
+                                                float *v, const vescomm_adamw_t *step) {
+    const float gradient = g * step->gradient_scale;
+    *m = (towards_new ? gradient : *m) + weight * (gradient - *m);
+    *v = *v * step->beta2 + step->fresh * gradient * gradient;
+}
+
+/* The parameter after a step. `corrected`: the square root of the second moment, divided by
+ * step->root_correction. */
+VESCOMM_ADAMW_INLINE float vescomm_adamw_parameter(float p, float m, float corrected,
+                                                   const vescomm_adamw_t *step) {
+    const float root = corrected + step->epsilon;
+    const float decayed = p * step->decay;
+    return vescomm_adamw_canonical(decayed - step->step_size * m / root);
+}
+
 VESCOMM_ADAMW_INLINE void vescomm_adamw_element(bool towards_new, float weight, float *p, float g,
                                                 float *m, float *v, const vescomm_adamw_t *step) {
-    const float gradient = g * step->gradient_scale;
-    const float mean = (towards_new ? gradient : *m) + weight * (gradient - *m);
-    const float square = *v * step->beta2 + step->fresh * gradient * gradient;
-    const float root = sqrtf(square) / step->root_correction + step->epsilon;
-    const float decayed = *p * step->decay;
-    *m = vescomm_adamw_canonical(mean);
-    *v = vescomm_adamw_canonical(square);
-    *p = vescomm_adamw_canonical(decayed - step->step_size * mean / root);
+    vescomm_adamw_moments(towards_new, weight, g, m, v, step);
+    *p = vescomm_adamw_parameter(*p, *m, sqrtf(*v) / step->root_correction, step);
+    *m = vescomm_adamw_canonical(*m);
+    *v = vescomm_adamw_canonical(*v);
 }
 
 #endif

@@ -12,6 +12,7 @@ struct AdamW {
     using Parameters = gpu_kernel::AdamW;
     using Shared = Nothing;
     static constexpr int phases = 1;
+    static constexpr int min_blocks = 1;
 
     template <typename Element, typename Round>
     VESCOMM_INLINE void run(int, const Parameters &p, Shared &, unsigned block, unsigned thread,

@@ -22,9 +22,11 @@
 
 #if defined(__CUDACC__)
 #define VESCOMM_UNROLL _Pragma("unroll")
+#define VESCOMM_NO_UNROLL _Pragma("unroll 1")
 #define VESCOMM_RARE static __noinline__ __host__ __device__
 #else
 #define VESCOMM_UNROLL
+#define VESCOMM_NO_UNROLL
 #define VESCOMM_RARE static __attribute__((noinline))
 #endif
 
@@ -133,14 +135,18 @@ struct Run {
     }
     VESCOMM_INLINE void store(Storage *to, const Vector &from, int count) {
         if (is_access(to, count)) {
-            Access access;
-            __builtin_memcpy(&access, &from, bytes);
-            *reinterpret_cast<Access *>(to) = access;
+            store_aligned(to, from);
             return;
         }
         VESCOMM_UNROLL
         for (int k = 0; k < elements; ++k)
             if (k < count) to[k] = from.at[k];
+    }
+    // The same for a whole run at an aligned address.
+    VESCOMM_INLINE void store_aligned(Storage *to, const Vector &from) {
+        Access access;
+        __builtin_memcpy(&access, &from, bytes);
+        *reinterpret_cast<Access *>(to) = access;
     }
 
 private:

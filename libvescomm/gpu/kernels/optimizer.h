@@ -30,6 +30,7 @@ struct WideStep {
     using Parameters = typename Optimizer::Parameters;
     using Shared = typename Optimizer::Shared;
     static constexpr int phases = Optimizer::phases;
+    static constexpr int min_blocks = Optimizer::min_blocks;
 
     VESCOMM_INLINE void run(int phase, const Parameters &p, Shared &shared, unsigned block,
                             unsigned thread) {
@@ -45,6 +46,7 @@ struct NarrowStep {
     using Parameters = gpu_kernel::Narrow<typename Optimizer::Parameters>;
     using Shared = typename Optimizer::Shared;
     static constexpr int phases = Optimizer::phases;
+    static constexpr int min_blocks = Optimizer::min_blocks;
     static_assert(elements_of_step == 4, "random_bits() has the bits of four elements");
     using Codes = typename Run<std::uint16_t, elements_of_step>::Vector;
 

@@ -21,7 +21,7 @@ inline constexpr int summed_elements = 32768;
 inline constexpr int max_pieces = 128;
 
 // Elements of a block of moments in 8 bits, and such blocks of one block of threads.
-inline constexpr int moment_block = VESCOMM_GPU_MOMENT_BLOCK, moment_blocks = 8;
+inline constexpr int moment_block = VESCOMM_GPU_MOMENT_BLOCK, moment_blocks = 16;
 
 // Blocks of codes of one block of threads.
 inline constexpr int max_code_blocks = 1024;

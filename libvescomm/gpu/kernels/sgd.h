@@ -14,6 +14,7 @@ struct Sgd {
     using Parameters = gpu_kernel::Sgd;
     using Shared = Nothing;
     static constexpr int phases = 1;
+    static constexpr int min_blocks = 1;
 
     template <typename Element, typename Round>
     VESCOMM_INLINE void run(int, const Parameters &p, Shared &, unsigned block, unsigned thread,

@@ -97,20 +97,23 @@ void expect_parameters(const Chosen &chosen, int ranks, const std::string &prese
 }
 
 TEST(DeviceOwnKinds, HaveTheBitsOfTheHost) {
+    const Options plain = vescomm_fsdp_spec_options_init();
+    Options copied = plain;
+    copied.partner_copy = 1;
     for (const Chosen &chosen : all_kinds()) {
         const std::vector<float> expected = trained_on_host(chosen);
-        for (const int ranks : {1, 2, 3, 5}) {
-            Options options = vescomm_fsdp_spec_options_init();
-            expect_parameters(chosen, ranks, "zero3", options, expected);
-            options.partner_copy = ranks > 1 ? 1 : 0;
-            expect_parameters(chosen, ranks, "zero1", options, expected);
-        }
-        expect_parameters(chosen, 4, "hsdp:2", vescomm_fsdp_spec_options_init(), expected);
+        expect_parameters(chosen, 3, "zero3", plain, expected);
+        // The kinds that have states.
+        if (chosen.kind == vescomm_optimizer_get_sgd() && chosen.sgd.dampening == 0) continue;
+        expect_parameters(chosen, 1, "zero3", plain, expected);
+        expect_parameters(chosen, 2, "zero1", copied, expected);
+        expect_parameters(chosen, 5, "zero3", copied, expected);
+        expect_parameters(chosen, 4, "hsdp:2", plain, expected);
     }
 }
 
 TEST(DeviceOwnKinds, HaveTheBitsOfTheHostWithNarrowMasters) {
-    for (const Chosen &chosen : {adam8bit(), sgd("sgd"), sgd("sgd with momentum", 0.9)})
+    for (const Chosen &chosen : {adam8bit(), sgd("sgd with momentum", 0.9)})
         for (const vescomm_type_t type : {VESCOMM_BF16, VESCOMM_F16})
             for (const auto rounding :
                  {VESCOMM_FSDP_ROUND_NEAREST, VESCOMM_FSDP_ROUND_STOCHASTIC}) {
@@ -120,10 +123,12 @@ TEST(DeviceOwnKinds, HaveTheBitsOfTheHostWithNarrowMasters) {
                 options.master_rounding = rounding;
                 options.seed = 5;
                 const std::vector<float> expected = trained_on_host(chosen, options);
-                for (const int ranks : {1, 2, 3}) {
-                    options.partner_copy = ranks > 1 ? 1 : 0;
-                    expect_parameters(chosen, ranks, "zero3", options, expected);
-                }
+                options.partner_copy = 1;
+                expect_parameters(chosen, 3, "zero3", options, expected);
+                if (type != VESCOMM_BF16 || rounding != VESCOMM_FSDP_ROUND_STOCHASTIC) continue;
+                expect_parameters(chosen, 2, "zero1", options, expected);
+                options.partner_copy = 0;
+                expect_parameters(chosen, 1, "zero3", options, expected);
             }
 }
 
