@@ -7,7 +7,7 @@ use std::ptr::{null, null_mut};
 
 use vescomm_sys as sys;
 
-use super::arguments::{check_least, check_source, check_target, raw, Clip, Piece};
+use super::arguments::{blocks, check_least, check_source, check_target, raw, Clip, Piece};
 use crate::error::call;
 use crate::gpu::{Stream, View};
 use crate::{Element, Result};
@@ -249,8 +249,8 @@ pub unsafe fn adam8bit<P: Element>(
         check_target("adam8bit", name, view, pieces)?;
     }
     // The pieces are in the views, and the library refuses negative numbers.
-    let blocks = |piece: &Piece| usize::try_from(piece.count).unwrap_or(0).div_ceil(MOMENT_BLOCK);
-    let needed = pieces.iter().map(blocks).sum();
+    let count = |piece: &Piece| usize::try_from(piece.count).unwrap_or(0);
+    let needed = pieces.iter().map(|piece| blocks(count(piece), MOMENT_BLOCK)).sum();
     for (name, view) in [("m_scales", views.m_scales), ("v_scales", views.v_scales)] {
         check_least("adam8bit", name, view, needed)?;
     }
