@@ -4,13 +4,12 @@
 
 #include "fsdp/engine/device/readable_masters.h"
 #include "fsdp/engine/device/slot_plan.h"
-#include "fsdp/engine/device/sum_codes.h"
 #include "fsdp/engine/device/support.h"
 
 namespace vescomm::fsdp {
 
 DeviceMemory::DeviceMemory(const Spec &spec, const ModelPlan &plan)
-    : spec_(spec), plan_(plan), factors_(spec, plan) {
+    : spec_(spec), plan_(plan), factors_(spec, plan), sum_codes_(plan) {
     device::require_options(spec);
     const auto bytes = [&](device::SlotUse use) { return device::SlotPlan(plan, use).bytes(); };
     slots = bytes(device::SlotUse::parameters);
@@ -19,7 +18,7 @@ DeviceMemory::DeviceMemory(const Spec &spec, const ModelPlan &plan)
 }
 
 std::uint64_t DeviceMemory::sum_codes(int position) const {
-    return device::SumCodes(plan_, position).bytes();
+    return sum_codes_.bytes(position);
 }
 
 std::uint64_t DeviceMemory::scratch(int position) const {

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "fsdp/engine/device/gradient_factors.h"
+#include "fsdp/engine/device/sum_codes.h"
 #include "fsdp/spec/model_plan.h"
 
 namespace vescomm::fsdp {
@@ -32,6 +33,7 @@ private:
     const Spec &spec_;
     const ModelPlan &plan_;
     device::GradientFactors factors_;
+    device::SumCodes sum_codes_;
 };
 
 }  // namespace vescomm::fsdp

@@ -4,7 +4,6 @@
 
 #include <vector>
 
-#include "fsdp/engine/device/sum_codes.h"
 #include "fsdp/engine/prefetch.h"
 #include "fsdp/report/traffic.h"
 
@@ -39,16 +38,11 @@ EarlyGathers early_gathers(const Spec &spec, const ModelPlan &plan) {
 }  // namespace
 
 void set_phases(vescomm_fsdp_report_t &report, const Spec &spec, const ModelPlan &plan,
-                std::uint64_t copied_gradient_bytes) {
+                std::uint64_t parameter_codes, std::uint64_t copied_gradient_bytes) {
     // Masters and states, also of the partner copy, and replicated parameters.
     const std::uint64_t kept = report.persistent_bytes - report.gradient_bytes +
                                report.converted_bytes + report.partner_bytes + report.staged_bytes -
                                copied_gradient_bytes - report.file_bytes;
-    const int position = plan.mesh.position(report.rank);
-    const std::uint64_t parameter_codes =
-        spec.options().memory == VESCOMM_FSDP_DEVICE
-            ? report.code_bytes - device::SumCodes(plan, position).bytes()
-            : parameter_code_bytes(plan, position);
     const std::uint64_t gathered = report.slot_bytes + parameter_codes + report.secondary_bytes;
     std::uint64_t earlier_sums = 0;  // of earlier micro-batches
     if (report.micro_batches > 1)

@@ -368,7 +368,9 @@ vescomm_fsdp_report_t make_report(const Spec &spec, const ModelPlan &plan,
                 compare(rank);
 
     const int position = mesh.position(report.rank);
-    set_phases(report, spec, plan, partner_gradient_bytes(report, plan, facts));
+    const std::uint64_t parameter_codes =
+        device ? device->codes : parameter_code_bytes(plan, position);
+    set_phases(report, spec, plan, parameter_codes, partner_gradient_bytes(report, plan, facts));
     const auto gathers = gathers_per_step(spec, plan, report.micro_batches);
     report.gathers_per_step = total(gathers);
     report.gather_bytes_per_step = sum_over_units(plan, gathers, position, gather_bytes);

@@ -15,9 +15,9 @@
 
 namespace vescomm::internal::device {
 
-// Throws INVALID_ARGUMENT.
 inline constexpr std::int64_t max_elements = std::int64_t{1} << 40;
 
+// Throws INVALID_ARGUMENT.
 [[noreturn]] void refuse(const char *function, const std::string &why);
 
 void check_type(const char *function, vescomm_type_t type);

@@ -8,6 +8,7 @@
 
 #include "fsdp/optimizers/adamw_settings.h"
 #include "fsdp/optimizers/sgd_settings.h"
+#include "fsdp/quantise/block_quantise.h"
 #include "vescomm/gpu_kernels.h"
 #include "vescomm/vescomm.hpp"
 
@@ -20,6 +21,13 @@ using RunPieces = std::span<const vescomm_optimizer_piece_t>;
 
 std::int64_t count(Pieces pieces) {
     return static_cast<std::int64_t>(pieces.size());
+}
+
+// Sets the type and the rounding of masters in the options of a kernel.
+template <typename Options>
+void set_rounding(Options &options, const NarrowMasters &masters) {
+    options.parameter_type = masters.type();
+    options.stochastic = masters.stochastic() ? 1 : 0;
 }
 
 // Sets the numbers of random bits of the elements of a piece in the options of a kernel: each
@@ -57,8 +65,7 @@ template <typename Options, typename Launch>
 void update_elements(Options &options, const vescomm_optimizer_run_t &run,
                      const NarrowMasters &masters, const Launch &launch) {
     Batch batch(launch);
-    options.parameter_type = masters.type();
-    options.stochastic = masters.stochastic() ? 1 : 0;
+    set_rounding(options, masters);
     if (masters.narrow()) {
         // Padding between pieces stays zero.
         for (const vescomm_optimizer_piece_t &piece : RunPieces(run.pieces, run.piece_count)) {
@@ -116,15 +123,10 @@ void sgd(const Group &group, const vescomm_optimizer_run_t &run, const NarrowMas
     });
 }
 
-std::int64_t moment_blocks(std::int64_t elements) {
-    return (elements + VESCOMM_GPU_MOMENT_BLOCK - 1) / VESCOMM_GPU_MOMENT_BLOCK;
-}
-
 void adam8bit(const Group &group, const vescomm_optimizer_run_t &run, const NarrowMasters &masters,
               Streams &streams) {
     vescomm_gpu_adamw_options_t options = adamw_options(group, run);
-    options.parameter_type = masters.type();
-    options.stochastic = masters.stochastic() ? 1 : 0;
+    set_rounding(options, masters);
     std::int64_t first_block = 0, block = 0;  // of the batch, and behind it
     const auto launch = [&](Pieces pieces) {
         check(vescomm_gpu_adam8bit(run.master, run.gradient,
@@ -150,7 +152,8 @@ void adam8bit(const Group &group, const vescomm_optimizer_run_t &run, const Narr
             const std::int64_t elements =
                 divided ? left : std::min(matrix - (piece.first + done) % matrix, left);
             batch.add(piece.offset + done, elements);
-            block += moment_blocks(elements);
+            block += static_cast<std::int64_t>(
+                blocks_of(static_cast<std::size_t>(elements), VESCOMM_GPU_MOMENT_BLOCK));
             done += elements;
         }
     }

@@ -32,13 +32,15 @@ QuantisedSums::QuantisedSums(const Spec &spec, const ModelPlan &plan, const Shar
     : plan_(plan),
       shards_(shards),
       position_(position),
-      places_(plan, position),
+      places_(plan),
       dense_factor_(quantised_factor(spec, plan.mesh, UnitKind::dense)),
       expert_factor_(quantised_factor(spec, plan.mesh, UnitKind::experts)),
       all_(plan.buckets.size()),
       own_(plan.buckets.size()),
       sent_(places_.sent_bytes()),
-      received_(places_.received_bytes()) {
+      received_(places_.received_bytes(position)) {
+    for (std::size_t unit = 0; unit < plan.of_unit.size(); ++unit)
+        received_blocks_.push_back(places_.received_blocks(unit, position));
     for (std::size_t index = 0; index < plan.buckets.size(); ++index) {
         const Bucket &bucket = plan.buckets[index];
         if (!bucket.sums_quantised()) continue;
@@ -47,8 +49,8 @@ QuantisedSums::QuantisedSums(const Spec &spec, const ModelPlan &plan, const Shar
             const auto runs = runs_at(bucket.codes, shard, places_.sent_at(index, shard));
             all_[index].insert(all_[index].end(), runs.begin(), runs.end());
         }
-        own_[index] = runs_at(bucket.codes, static_cast<std::size_t>(bucket.shard_number(position)),
-                              places_.received_at(index));
+        const auto own = static_cast<std::size_t>(bucket.shard_number(position));
+        own_[index] = runs_at(bucket.codes, own, places_.block_at(index, own));
     }
 }
 
@@ -62,15 +64,14 @@ void QuantisedSums::send(int unit, int slot, const SlotBuffers &gradients, Link 
     }
     const auto number = static_cast<std::size_t>(unit);
     link.call(stream, [&](vescomm_gpu_comm_t *comm) {
-        return vescomm_gpu_all_to_all_v(
-            comm, sent_.data(), places_.sent_blocks(number).data(), nullptr, received_.data(),
-            places_.received_blocks(number).data(), nullptr, VESCOMM_U8, stream);
+        return vescomm_gpu_all_to_all_v(comm, sent_.data(), places_.sent_blocks(number).data(),
+                                        nullptr, received_.data(), received_blocks_[number].data(),
+                                        nullptr, VESCOMM_U8, stream);
     });
 }
 
 void QuantisedSums::take(int unit, bool adds, cuda::Stream stream) {
-    const std::vector<std::int64_t> &blocks =
-        places_.received_blocks(static_cast<std::size_t>(unit));
+    const std::vector<std::int64_t> &blocks = received_blocks_[static_cast<std::size_t>(unit)];
     for (const std::size_t bucket : plan_.of_unit[unit]) {
         const Bucket &planned = plan_.buckets[bucket];
         float *const shard = shards_.gradient(bucket).data();

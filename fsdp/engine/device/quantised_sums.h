@@ -35,13 +35,14 @@ public:
     // shards, or are added to them. Elements between parameters stay as they are.
     void take(int unit, bool adds, cuda::Stream stream);
 
-    std::uint64_t bytes() const { return places_.bytes(); }
+    std::uint64_t bytes() const { return places_.bytes(position_); }
 
 private:
     const ModelPlan &plan_;
     const Shards &shards_;
     int position_;
     SumCodes places_;
+    std::vector<std::vector<std::int64_t>> received_blocks_;  // by unit
     float dense_factor_, expert_factor_;
     // By bucket: runs of all shards, with places in sent_, and of this rank's shard, with places in
     // each received block.

@@ -18,33 +18,39 @@
 
 namespace vescomm::fsdp::device {
 
+// The same for all ranks. `position`: of one of them.
 class SumCodes {
 public:
-    SumCodes(const ModelPlan &plan, int position);
+    // `plan` must outlive the object.
+    explicit SumCodes(const ModelPlan &plan);
 
     // The bytes of the block for each rank that shards a unit; empty: no gradients of the unit are
     // quantised.
     const std::vector<std::int64_t> &sent_blocks(std::size_t unit) const { return sent_[unit]; }
-    // The same for the blocks of each rank.
-    const std::vector<std::int64_t> &received_blocks(std::size_t unit) const {
-        return received_[unit];
-    }
+    // The same for the blocks that a position receives.
+    std::vector<std::int64_t> received_blocks(std::size_t unit, int position) const;
     // The first byte of a shard of a bucket in the sent array.
     std::uint64_t sent_at(std::size_t bucket, std::size_t shard) const {
         return sent_at_[bucket][shard];
     }
-    // The first byte of the own shard of a bucket in each received block.
-    std::uint64_t received_at(std::size_t bucket) const { return received_at_[bucket]; }
+    // The first byte of a shard of a bucket in its block.
+    std::uint64_t block_at(std::size_t bucket, std::size_t shard) const {
+        return sent_at_[bucket][shard] - sent_at_[first_[bucket]][shard];
+    }
     // The size of the arrays, which all units share.
     std::uint64_t sent_bytes() const { return sent_bytes_; }
-    std::uint64_t received_bytes() const { return received_bytes_; }
-    std::uint64_t bytes() const { return sent_bytes_ + received_bytes_; }
+    std::uint64_t received_bytes(int position) const;
+    std::uint64_t bytes(int position) const { return sent_bytes_ + received_bytes(position); }
 
 private:
-    std::vector<std::vector<std::int64_t>> sent_, received_;  // by unit
+    // The number of the block of a position.
+    std::size_t own_shard(std::size_t unit, int position) const;
+
+    const ModelPlan &plan_;
+    std::vector<std::vector<std::int64_t>> sent_;  // by unit
     std::vector<std::vector<std::uint64_t>> sent_at_;  // by bucket and shard
-    std::vector<std::uint64_t> received_at_;  // by bucket
-    std::uint64_t sent_bytes_ = 0, received_bytes_ = 0;
+    std::vector<std::size_t> first_;  // by bucket: the first one of its blocks
+    std::uint64_t sent_bytes_ = 0;
 };
 
 }  // namespace vescomm::fsdp::device

@@ -471,8 +471,8 @@ VESCOMM_API vescomm_status_t vescomm_gpu_broadcast(vescomm_gpu_comm_t *comm, voi
  * @param source_counts   number of elements for each rank, in memory of the host, from 0 to 2^40;
  *                        used during the call only. source_counts[j] on rank k must equal
  *                        output_counts[k] on rank j.
- * @param source_offsets  of the blocks in @p source, in elements, in memory of the host; used
- * during the call only. NULL: one after another.
+ * @param source_offsets  of the blocks in @p source, in elements; as @p source_counts in memory of
+ *                        the host. NULL: one after another.
  * @param output          gets output_counts[k] elements of rank k at output_offsets[k]. A block of
  *                        it must not overlap another block; only that of this rank may be at the
  *                        same place as in @p source.

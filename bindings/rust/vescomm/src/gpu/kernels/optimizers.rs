@@ -147,6 +147,11 @@ pub struct SgdViews<'a, P = f32> {
     pub momentum: Option<View<'a, f32>>,
 }
 
+/// The members `stochastic`, `random_stream` and `random_first` of options.
+fn rounding(random: Option<RandomBits>) -> (i32, u64, u64) {
+    random.map_or((0, 0, 0), |random| (1, random.stream, random.first))
+}
+
 impl AdamW {
     fn raw<P: Element>(&self) -> sys::vescomm_gpu_adamw_options_t {
         let mut options = sys::vescomm_gpu_adamw_options_init();
@@ -158,11 +163,7 @@ impl AdamW {
         options.weight_decay = self.weight_decay;
         options.step = self.step;
         options.parameter_type = P::TYPE as i32;
-        if let Some(random) = self.random {
-            options.stochastic = 1;
-            options.random_stream = random.stream;
-            options.random_first = random.first;
-        }
+        (options.stochastic, options.random_stream, options.random_first) = rounding(self.random);
         options
     }
 }
@@ -179,11 +180,7 @@ impl Sgd {
         options.nesterov = self.nesterov.into();
         options.decoupled = self.decoupled.into();
         options.parameter_type = P::TYPE as i32;
-        if let Some(random) = self.random {
-            options.stochastic = 1;
-            options.random_stream = random.stream;
-            options.random_first = random.first;
-        }
+        (options.stochastic, options.random_stream, options.random_first) = rounding(self.random);
         options
     }
 }
