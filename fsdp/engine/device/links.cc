@@ -29,9 +29,13 @@ Link::Link(const Comms &comms, const Communicator &comm)
     comm_.reset(made);
 }
 
-void Link::require_sums() const {
+std::optional<Failure> Link::why_no_sums() const {
     // No effect, unless the communicator asks for reproducible sums.
-    require(vescomm_gpu_all_reduce(get(), nullptr, nullptr, 0, VESCOMM_F32, VESCOMM_SUM, nullptr));
+    const vescomm_status_t status =
+        vescomm_gpu_all_reduce(get(), nullptr, nullptr, 0, VESCOMM_F32, VESCOMM_SUM, nullptr);
+    if (status == VESCOMM_ERROR_UNSUPPORTED) return Failure(status, vescomm_get_last_error());
+    require(status);
+    return {};
 }
 
 Link::Link(Link &parent, const Comms &comms, const Communicator &comm)
@@ -44,15 +48,17 @@ Link::Link(Link &parent, const Comms &comms, const Communicator &comm)
 // The others get the reason before the links of this rank end, which is a call that they compare.
 Links::Links(Comms &comms, const ModelPlan &plan) : comms_(comms), shard_(comms, comms.shard()) {
     const Mesh &mesh = plan.mesh;
+    std::optional<Failure> refusal;
     or_abort(comms_, [&] {
         if (mesh.secondary_ranks > 0) gather_.emplace(shard_, comms, comms.gather());
         if (mesh.replicas() > 1) replica_.emplace(comms, comms.replica());
         if (mesh.expert_ranks > 1) experts_.emplace(comms, comms.shard(UnitKind::experts));
         if (mesh.replicas() > 1 && plan.sums_replicated()) world_.emplace(comms, comms.world());
+        if (replica_) refusal = replica_->why_no_sums();
+        if (plan.sums_replicated() && !refusal) refusal = world().why_no_sums();
     });
-    // All ranks have replicas, or none, and the same replicated parameters.
-    if (replica_) replica_->require_sums();
-    if (plan.sums_replicated()) world().require_sums();
+    // All ranks have replicas, or none, and the same replicated parameters: all refuse, or none.
+    if (refusal) throw *refusal;
 }
 
 void Links::wait(const Event &event) {

@@ -39,9 +39,10 @@ public:
     void require(vescomm_status_t status) const {
         if (status != VESCOMM_OK) throw Failure(status, vescomm_get_last_error() + ranks_);
     }
-    // Throws Failure if the communicator has no sums of floats outside device buffers, because it
-    // asks for reproducible ones. Collective.
-    void require_sums() const;
+    // The reason why the communicator has no sums of floats outside device buffers, which is that
+    // it asks for reproducible ones; nothing if it has them. Throws Failure if it is broken.
+    // Collective.
+    std::optional<Failure> why_no_sums() const;
     // Calls the body, a collective call on the stream, after the earlier ones of all streams.
     template <typename Body>
     void call(cuda::Stream stream, Body &&body) {
