@@ -4,7 +4,9 @@
 // The double refuses streams and events of another device where CUDA and NCCL refuse them.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <utility>
+#include <vector>
 
 #include "gpu/double_ranks.h"
 
@@ -96,6 +98,33 @@ TEST(NcclDoubleStreams, RefusesAStreamOfAnotherDevice) {
             cudaGetLastError();
         });
     }
+}
+
+// take_violations() forgets the order of complete work, and of no other.
+TEST(GpuDoubleStreams, WorkThatRunsIsNotForgotten) {
+    Device device(0);
+    cuda::Stream other = nullptr;
+    ASSERT_EQ(cudaStreamCreateWithFlags(&other, 1), 0);
+    auto *memory = device.array<float>(1);
+    const std::vector<Access> writes = {{memory, sizeof(float), true}};
+    std::atomic<bool> open{false};
+    launch(device.stream, "slow", writes, [&] { open.wait(false); });
+    EXPECT_EQ(take_violations(), "");
+    launch(other, "fast", writes, [] {});
+    EXPECT_THAT_VIOLATION("fast writes .* without a stream dependency on slow");
+    open = true;
+    open.notify_all();
+    ASSERT_EQ(cudaDeviceSynchronize(), 0);
+    EXPECT_EQ(take_violations(), "");
+    launch(other, "first", writes, [] {});
+    launch(device.stream, "second", writes, [] {});
+    EXPECT_THAT_VIOLATION("second writes .* without a stream dependency on first");
+    ASSERT_EQ(cudaDeviceSynchronize(), 0);
+    cudaStreamDestroy(other);
+    EXPECT_EQ(take_violations(), "");
+    EXPECT_EQ(launch(other, "late", writes, [] {}), invalid_handle);
+    EXPECT_THAT_VIOLATION("which is destroyed");
+    cudaGetLastError();
 }
 
 // Each device has a legacy stream.

@@ -87,6 +87,7 @@ public:
                     const StreamClock &clock) {
         std::string conflict;
         std::vector<Record> rest;
+        rest.reserve(records_.size() + 2);
         for (Record &record : records_) {
             const bool apart = record.end <= begin || end <= record.begin;
             if (!apart && compares(record.work, work) && (write || record.write)) {
@@ -98,7 +99,7 @@ public:
             const bool replaced =
                 !apart && (write || (!record.write && record.work.stream == work.stream));
             if (!replaced) {
-                rest.push_back(record);
+                rest.push_back(std::move(record));
                 continue;
             }
             if (record.begin < begin)
@@ -110,6 +111,8 @@ public:
         return conflict;
     }
 
+    // All accesses so far happened before later ones.
+    void forget() { records_.clear(); }
     // The name of a work that did not happen before the clock; empty if there is none.
     std::string after(const StreamClock &clock) const {
         for (const Record &record : records_) {

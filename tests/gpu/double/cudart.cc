@@ -101,6 +101,7 @@ std::string take_violations() {
     {
         const Lock lock(state().mutex);
         state().failed.clear();
+        forget_complete_work();
     }
     const NoteLock lock(notes().mutex);
     return std::exchange(notes().violations, {});

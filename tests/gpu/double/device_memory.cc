@@ -71,6 +71,13 @@ Allocation *DeviceMemory::find(const void *address) {
                : nullptr;
 }
 
+void DeviceMemory::forget_accesses() {
+    for (auto &[begin, allocation] : allocations_) {
+        allocation.order.forget();
+        allocation.across.forget();
+    }
+}
+
 bool DeviceMemory::contains(const void *address) const {
     return address >= base_ && address < base_ + capacity;
 }

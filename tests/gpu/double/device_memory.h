@@ -39,6 +39,8 @@ public:
     // The allocation that contains the address, freed or not; nullptr if there is none.
     Allocation *find(const void *address);
     bool contains(const void *address) const;
+    // All accesses so far happened before later ones.
+    void forget_accesses();
     // The first address, and the number of bytes.
     std::pair<std::uint64_t, std::uint64_t> addresses() const;
     // The bytes at a device address.

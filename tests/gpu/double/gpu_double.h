@@ -76,7 +76,8 @@ namespace nccl = vescomm::internal::nccl;
 // ---- for tests ----
 
 // Returns the violations since the last call, one per line, and forgets them. Devices that have
-// failed work again.
+// failed work again. While no work waits or runs, what was done so far counts as done before all
+// later work.
 std::string take_violations();
 
 // Bytes of device memory that work on a stream reads or writes.

@@ -26,6 +26,10 @@ public:
         const auto *first = static_cast<const char *>(begin);
         allocations_[first] = {.begin = first, .bytes = bytes};
     }
+    // All accesses so far happened before later ones.
+    void forget_accesses() {
+        for (auto &[begin, allocation] : allocations_) allocation.order.forget();
+    }
     void remove(const void *begin) { allocations_.erase(static_cast<const char *>(begin)); }
     // The allocation in which all bytes lie; nullptr if there is none.
     Allocation *find(const void *address, std::size_t bytes) {

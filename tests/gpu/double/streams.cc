@@ -53,6 +53,31 @@ State &state() {
     return *all;
 }
 
+void forget_complete_work() {
+    State &all = state();
+    if (!all.captures.empty()) return;
+    for (CUstream_st *stream : all.streams) {
+        const std::lock_guard<std::mutex> lock(stream->mutex);
+        if (stream->running || !stream->queue.empty()) return;
+    }
+    std::erase_if(all.streams, [&](CUstream_st *stream) {
+        if (stream->destroyed) all.ended.push_back(stream);
+        return stream->destroyed;
+    });
+    for (CUstream_st *stream : all.streams) {
+        for (StreamClock *clock : {&stream->clock, &stream->ran}) {
+            const std::uint64_t tick = clock->at(stream->number);
+            *clock = {};
+            if (tick != 0) (*clock)[stream->number] = tick;
+        }
+    }
+    all.known.clear();
+    for (auto &[device, known] : all.known_ran) known.ran = {};
+    all.raised.clear();
+    all.memory.forget_accesses();
+    all.pinned.forget_accesses();
+}
+
 int current_device() {
     return device_of_thread;
 }
@@ -97,12 +122,13 @@ CUstream_st *stream_of(cuda::Stream handle, int device) {
         if (legacy == nullptr) legacy = make_stream(device, true);
         return legacy;
     }
-    for (CUstream_st *stream : state().streams) {
-        if (stream != handle) continue;
-        if (!stream->destroyed) return stream;
-        violation("work on stream " + std::to_string(stream->number) + ", which is destroyed");
-        return nullptr;
-    }
+    for (const auto *streams : {&state().streams, &state().ended})
+        for (CUstream_st *stream : *streams) {
+            if (stream != handle) continue;
+            if (!stream->destroyed) return stream;
+            violation("work on stream " + std::to_string(stream->number) + ", which is destroyed");
+            return nullptr;
+        }
     violation("work on a stream that does not exist");
     return nullptr;
 }

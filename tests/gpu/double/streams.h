@@ -110,7 +110,8 @@ struct State {
     std::set<int> failed;  // devices whose kernels have accessed an illegal address
     std::uint64_t next_stream = 1;
     std::map<std::pair<int, int>, CUstream_st *> legacy;  // by device and process
-    std::vector<CUstream_st *> streams;  // all of them, destroyed ones too
+    std::vector<CUstream_st *> streams;  // also destroyed ones, until forget_complete_work()
+    std::vector<CUstream_st *> ended;  // those destroyed before; their addresses are not used again
     std::vector<std::shared_ptr<Capture>> captures;  // under way
     std::map<int, StreamClock> known;  // what the host has waited for, by device
     // The same, as Point::ran, and the number of waits.
@@ -131,6 +132,10 @@ struct State {
 };
 State &state();
 using Lock = std::lock_guard<std::recursive_mutex>;
+
+// If no work waits or runs: all of it so far happened before later work, so that clocks and records
+// of long programs stay short. Under the lock.
+void forget_complete_work();
 
 void set_current_device(int device);
 // The kernels of a process that meet those of other ranks wait no longer.
