@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "gpu/device_method.h"
@@ -20,7 +21,7 @@ struct DeviceCall {
         broadcast,
         all_gather_v,
         reduce_scatter_v,
-        all_to_all_v,  // has a type only: the counts of ranks differ
+        all_to_all_v,  // has a type only: see ExchangeCounts
         allocate,
         create_buffer,
         free,  // of memory or of a buffer
@@ -59,6 +60,11 @@ struct DeviceCall {
     bool operator==(const DeviceCall &) const = default;
     // "all_reduce of 10 f32 (sum)". `places`: with the places of its arrays.
     std::string text(bool places = false) const;
+};
+
+// The elements that an exchange sends to each rank, and receives from each rank. Borrowed.
+struct ExchangeCounts {
+    std::span<const std::int64_t> sent, received;
 };
 
 }  // namespace vescomm::internal

@@ -5,78 +5,65 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <atomic>
 #include <new>
-#include <optional>
 #include <utility>
+#include <vector>
 
 namespace vescomm::internal {
 
 namespace {
 
-using Word = std::atomic<std::uint64_t>;
-
-// A call in a ring: written by its rank, read by the others at any time.
-struct Entry {
-    Word number;  // of the call, from 1; 0: it is being written
-    std::array<Word, std::tuple_size_v<DeviceCall::Words>> words;
-
-    // A reader that sees a word of the new call sees number 0 or a later number afterwards.
-    void write(std::uint64_t which, const DeviceCall &call) noexcept {
-        const DeviceCall::Words values = call.words();
-        number.store(0, std::memory_order_relaxed);
-        for (std::size_t i = 0; i < words.size(); ++i)
-            words[i].store(values[i], std::memory_order_release);
-        number.store(which, std::memory_order_release);
-    }
-
-    // Nothing if the entry does not hold this call.
-    std::optional<DeviceCall> read(std::uint64_t which) const noexcept {
-        DeviceCall::Words values;
-        if (number.load(std::memory_order_acquire) != which) return {};
-        for (std::size_t i = 0; i < words.size(); ++i)
-            values[i] = words[i].load(std::memory_order_acquire);
-        if (number.load(std::memory_order_relaxed) != which) return {};
-        return DeviceCall::from_words(values);
-    }
-};
-
 // Calls of neighbours that wait until this rank has made its own.
 constexpr std::size_t max_unexpected = 256;
 
+std::vector<int> members_of(const Communicator &comm) {
+    const auto &members = comm.nodes().members(comm.nodes().node_of(comm.rank()));
+    return {members.begin(), members.end()};
+}
+
+std::size_t max_members(const Nodes &nodes) {
+    std::size_t most = 0;
+    for (int node = 0; node < nodes.count(); ++node)
+        most = std::max(most, nodes.members(node).size());
+    return most;
+}
+
+std::string on_this_node(std::vector<int> &ranks) {
+    std::ranges::sort(ranks);
+    return fmt::format("; {} {} of this node", ranks.size() == 1 ? "rank" : "ranks",
+                       fmt::join(ranks, ", "));
+}
+
 }  // namespace
 
-// Memory begins with zeros, which are those of no calls.
-struct DeviceCallMatch::Board {
-    Word calls;
-    Word waiting;  // 1: in a wait for its device
-    std::array<Entry, ring_calls> ring;
-
-    Entry &entry(std::uint64_t call) { return ring[call % ring_calls]; }
-};
-
 DeviceCallMatch::DeviceCallMatch(const std::shared_ptr<Communicator> &comm)
-    : memory_(Memory::create(comm, sizeof(Board), VESCOMM_HOST, VESCOMM_PER_RANK)),
+    : members_(members_of(*comm)),
+      own_(static_cast<std::size_t>(std::ranges::find(members_, comm->rank()) - members_.begin())),
+      max_members_(max_members(comm->nodes())),
+      memory_(Memory::create(comm, DeviceCallBoard::bytes(max_members_), VESCOMM_HOST,
+                             VESCOMM_PER_RANK)),
       notes_(*comm, memory_->id()) {
-    const auto &members = comm->nodes().members(comm->nodes().node_of(comm->rank()));
-    const auto own =
-        static_cast<std::size_t>(std::ranges::find(members, comm->rank()) - members.begin());
-    for (std::size_t k = 1; k < members.size(); ++k)
-        peers_.push_back({.rank = members[(own + k) % members.size()]});
+    for (std::size_t k = 1; k < members_.size(); ++k) {
+        const std::size_t number = (own_ + k) % members_.size();
+        peers_.push_back({.rank = members_[number], .number = number});
+    }
 }
 
-DeviceCallMatch::Board &DeviceCallMatch::board(int rank) const {
-    return *std::launder(reinterpret_cast<Board *>(memory_->mapping()->base(rank)));
+DeviceCallBoard DeviceCallMatch::board(int rank) const {
+    return {memory_->mapping()->base(rank), max_members_};
 }
 
-std::string DeviceCallMatch::add(const DeviceCall &call) noexcept {
-    Board &mine = board(memory_->comm().rank());
+DeviceCallBoard DeviceCallMatch::own_board() const {
+    return board(memory_->comm().rank());
+}
+
+std::string DeviceCallMatch::add(const DeviceCall &call, const ExchangeCounts &counts) noexcept {
+    const DeviceCallBoard mine = own_board();
     ++calls_;
-    mine.entry(calls_).write(calls_, call);
-    mine.calls.store(calls_, std::memory_order_release);
+    mine.write(calls_, call, counts, members_);
     try {
         if (calls_ % DeviceCallNotes::max_calls == 0) send_to_nodes();
+        if (!counts.sent.empty()) return compare_all();
         // If two ranks of the node differ, so do two that follow one another.
         if (!peers_.empty())
             if (std::string why = compare(peers_.front()); !why.empty()) return why;
@@ -99,17 +86,36 @@ std::string DeviceCallMatch::difference(std::uint64_t number, const DeviceCall &
 }
 
 std::string DeviceCallMatch::compare(Peer &peer) const {
-    Board &mine = board(memory_->comm().rank()), &its = board(peer.rank);
-    const std::uint64_t made = std::min(calls_, its.calls.load(std::memory_order_acquire));
+    const DeviceCallBoard mine = own_board(), its = board(peer.rank);
+    const std::uint64_t made = std::min(calls_, its.calls());
     // The ring of this rank does not have earlier calls.
-    if (calls_ > ring_calls) peer.compared = std::max(peer.compared, calls_ - ring_calls);
+    if (calls_ > DeviceCallBoard::ring_calls)
+        peer.compared = std::max(peer.compared, calls_ - DeviceCallBoard::ring_calls);
     while (peer.compared < made) {
         const std::uint64_t number = ++peer.compared;
         // One of the ranks may be so far ahead that it has overwritten the call.
-        const auto here = mine.entry(number).read(number), there = its.entry(number).read(number);
-        if (here && there && *here != *there) return difference(number, *here, peer.rank, *there);
+        const auto here = mine.read(number), there = its.read(number);
+        if (!here || !there) continue;
+        if (*here != *there) return difference(number, *here, peer.rank, *there);
+        if (here->kind == DeviceCall::Kind::all_to_all_v)
+            if (std::string why = compare_counts(number, *here, peer); !why.empty()) return why;
     }
     return {};
+}
+
+std::string DeviceCallMatch::compare_counts(std::uint64_t number, const DeviceCall &call,
+                                            const Peer &peer) const {
+    const auto here = own_board().read_pair(number, peer.number);
+    const auto there = board(peer.rank).read_pair(number, own_);
+    if (!here || !there || (here->sent == there->received && here->received == there->sent))
+        return {};
+    const bool sends = here->sent != there->received;
+    const int rank = memory_->comm().rank();
+    return fmt::format(
+        "call {} on the device communicator, {}: rank {} sends {} elements to rank {}, which "
+        "expects {}; the counts of two ranks for one another must be the same",
+        number, call.text(), sends ? rank : peer.rank, sends ? here->sent : there->sent,
+        sends ? peer.rank : rank, sends ? there->received : here->received);
 }
 
 std::string DeviceCallMatch::compare_all() {
@@ -122,11 +128,11 @@ std::string DeviceCallMatch::compare_notes() {
     if (!notes_.any() && unexpected_.empty()) return {};
     for (DeviceCallNotes::Call &call : notes_.take())
         if (unexpected_.size() < max_unexpected) unexpected_.push_back(std::move(call));
-    Board &mine = board(memory_->comm().rank());
+    const DeviceCallBoard mine = own_board();
     std::string why;
     std::erase_if(unexpected_, [&](const DeviceCallNotes::Call &its) {
         if (its.number > calls_) return false;
-        const auto here = mine.entry(its.number).read(its.number);
+        const auto here = mine.read(its.number);
         if (here && *here != its.call && why.empty())
             why = difference(its.number, *here, its.rank, its.call);
         return true;
@@ -137,58 +143,60 @@ std::string DeviceCallMatch::compare_notes() {
 void DeviceCallMatch::send_to_nodes() const {
     if (!notes_.any_neighbours()) return;
     const int rank = memory_->comm().rank();
+    const DeviceCallBoard mine = own_board();
     std::vector<DeviceCallNotes::Call> last;
     for (std::uint64_t number =
              calls_ < DeviceCallNotes::max_calls ? 1 : calls_ - DeviceCallNotes::max_calls + 1;
          number <= calls_; ++number)
-        if (const auto call = board(rank).entry(number).read(number))
-            last.push_back({rank, number, *call});
+        if (const auto call = mine.read(number)) last.push_back({rank, number, *call});
     notes_.send(last);
 }
 
 std::string DeviceCallMatch::last_text() const {
-    const auto call = board(memory_->comm().rank()).entry(calls_).read(calls_);
+    const auto call = own_board().read(calls_);
     return fmt::format("{}call {} on the device communicator", call ? call->text() + ", " : "",
                        calls_);
 }
 
 void DeviceCallMatch::set_waiting(bool waiting) noexcept {
-    board(memory_->comm().rank()).waiting.store(waiting ? 1 : 0, std::memory_order_release);
+    own_board().set_waiting(waiting);
+}
+
+std::string DeviceCallMatch::late() const {
+    std::vector<int> ranks;
+    std::uint64_t first = calls_;  // call that one of them has not made
+    for (const Peer &peer : peers_) {
+        const std::uint64_t made = board(peer.rank).calls();
+        if (made >= calls_) continue;
+        ranks.push_back(peer.rank);
+        first = std::min(first, made + 1);
+    }
+    if (ranks.empty()) return {};
+    const auto call = own_board().read(first);
+    return fmt::format("{} {} not made call {} on the device communicator{}", on_this_node(ranks),
+                       ranks.size() == 1 ? "has" : "have", first,
+                       call ? ", which is " + call->text() : "");
 }
 
 std::string DeviceCallMatch::behind() const {
     if (peers_.empty()) return {};
-    std::vector<int> late, elsewhere;
-    std::uint64_t first = calls_;  // call that one of them has not made
+    if (std::string text = late(); !text.empty()) return text;
+    std::vector<int> elsewhere;
     std::string ahead;
     for (const Peer &peer : peers_) {
-        const Board &its = board(peer.rank);
-        if (const auto made = its.calls.load(std::memory_order_acquire); made < calls_) {
-            late.push_back(peer.rank);
-            first = std::min(first, made + 1);
-        } else if (made > calls_) {
-            const auto next = board(peer.rank).entry(calls_ + 1).read(calls_ + 1);
+        const DeviceCallBoard its = board(peer.rank);
+        if (its.calls() > calls_) {
+            const auto next = its.read(calls_ + 1);
             ahead = fmt::format("; rank {} of this node has gone on to call {}{}", peer.rank,
                                 calls_ + 1, next ? ", which is " + next->text() : "");
-        } else if (its.waiting.load(std::memory_order_acquire) == 0) elsewhere.push_back(peer.rank);
-    }
-    const auto name = [](std::vector<int> &ranks) {
-        std::ranges::sort(ranks);
-        return fmt::format("; {} {} of this node", ranks.size() == 1 ? "rank" : "ranks",
-                           fmt::join(ranks, ", "));
-    };
-    if (!late.empty()) {
-        const auto call = board(memory_->comm().rank()).entry(first).read(first);
-        return fmt::format("{} {} not made call {} on the device communicator{}", name(late),
-                           late.size() == 1 ? "has" : "have", first,
-                           call ? ", which is " + call->text() : "");
+        } else if (!its.waits()) elsewhere.push_back(peer.rank);
     }
     std::string text =
         "; the ranks of this node have made the same calls so far: see whether they have launched "
         "the same graphs, and used several device communicators in the same order";
     if (!ahead.empty()) text += ahead;
     if (!elsewhere.empty())
-        text += fmt::format("{} {} not wait for {} in vescomm", name(elsewhere),
+        text += fmt::format("{} {} not wait for {} in vescomm", on_this_node(elsewhere),
                             elsewhere.size() == 1 ? "does" : "do",
                             elsewhere.size() == 1 ? "its device" : "their devices");
     return text;

@@ -9,6 +9,7 @@
 
 #include "comm/memory.h"
 #include "gpu/device_call.h"
+#include "gpu/device_call_board.h"
 #include "gpu/device_call_notes.h"
 
 namespace vescomm::internal {
@@ -28,7 +29,8 @@ public:
 
     // This rank makes its next call. Compares what is new with the next rank of the node, and with
     // calls that have come from other nodes. Without memory nothing is compared.
-    std::string add(const DeviceCall &call) noexcept;
+    // `counts`: of an exchange; they are compared with those of all ranks of the node.
+    std::string add(const DeviceCall &call, const ExchangeCounts &counts = {}) noexcept;
     // Compares with all ranks of the node, and with calls that have come from other nodes.
     std::string compare_all();
     // This rank has waited long, or has failed: sends its last calls to other nodes. add() does so
@@ -43,23 +45,29 @@ public:
     // After a timeout: what other ranks of the node have not done, as the end of a sentence. Empty:
     // there are no other ranks.
     std::string behind() const;
-
-    // Number of last calls of a rank that another one can compare.
-    static constexpr std::uint64_t ring_calls = 64;
+    // The part of it about calls that other ranks have not made; empty: there are none.
+    std::string late() const;
 
 private:
-    struct Board;
     struct Peer {
         int rank = 0;
+        std::size_t number = 0;  // among the ranks of this node
         std::uint64_t compared = 0;  // calls
     };
 
-    Board &board(int rank) const;
+    DeviceCallBoard board(int rank) const;
+    DeviceCallBoard own_board() const;
     std::string compare(Peer &peer) const;
+    // Compares the counts of an exchange that both ranks have made.
+    std::string compare_counts(std::uint64_t number, const DeviceCall &call,
+                               const Peer &peer) const;
     std::string compare_notes();
     std::string difference(std::uint64_t number, const DeviceCall &mine, int rank,
                            const DeviceCall &other) const;
 
+    const std::vector<int> members_;  // the ranks of this node
+    const std::size_t own_;  // this rank among them
+    const std::size_t max_members_;  // of any node
     const std::shared_ptr<Memory> memory_;
     std::vector<Peer> peers_;  // the other ranks of this node, from the next one on
     std::uint64_t calls_ = 0;  // number of calls that this rank has made

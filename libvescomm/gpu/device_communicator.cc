@@ -215,9 +215,9 @@ std::string DeviceCommunicator::failure_text(nccl::Result error) const {
     return "NCCL failed on rank " + std::to_string(rank()) + ": " + reason(error);
 }
 
-void DeviceCommunicator::begin_call(const DeviceCall &call) {
+void DeviceCommunicator::begin_call(const DeviceCall &call, const ExchangeCounts &counts) {
     last_call_ = comm_->start_device_call();
-    if (const std::string why = calls_->add(call); !why.empty()) [[unlikely]]
+    if (const std::string why = calls_->add(call, counts); !why.empty()) [[unlikely]]
         fail(VESCOMM_ERROR_MISMATCH, why);
 }
 

@@ -107,7 +107,7 @@ public:
     void check_device(const char *function);
     // This rank makes a collective call, whose arguments are checked. Throws MISMATCH, which breaks
     // the communicator, if another rank has made a different one.
-    void begin_call(const DeviceCall &call);
+    void begin_call(const DeviceCall &call, const ExchangeCounts &counts = {});
     // The work of the call is on the stream. It counts for order(), unless the stream is captured.
     void end_call(cuda::Stream stream);
     // Later work of the stream, which is of any device, waits for the calls so far. Throws
@@ -239,6 +239,9 @@ private:
     // Waits for all work of the device before the end, also if the communicator was freed. Throws
     // as wait(). Returns false if some may still run.
     bool wait_for_last_work();
+    // Ends NCCL's communicator in an orderly way. Throws its failure, and TIMEOUT if another rank
+    // does not free the communicator; `comm_` is broken then, unless it was freed.
+    void finalize_nccl(bool idle);
     // False if the communicator is broken or was freed.
     bool usable() const;
     // Waits for all work of the device within the limit. Returns false if some may still run.

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The end of a device communicator, and waits for all work of its device.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <exception>
 #include <string>
@@ -58,10 +60,32 @@ void DeviceCommunicator::close() {
     }
     if (last_work_ != nullptr) libraries_.cuda.event_destroy(last_work_);
     last_work_ = nullptr;
-    const bool ended = comm_->failure().broken() ? was_broken : nccl_.finalize(idle);
+    try {
+        if (!comm_->failure().broken()) finalize_nccl(idle);
+        else if (!was_broken) comm_->failure().check();
+    } catch (const std::exception &) {
+        if (!failure) failure = std::current_exception();
+    }
     abort_nccl();  // no effect if it has been finalized
     if (failure) std::rethrow_exception(failure);
-    if (!ended) comm_->failure().check();
+}
+
+void DeviceCommunicator::finalize_nccl(bool idle) {
+    const nccl::Result result = nccl_.finalize(idle);
+    if (result == nccl::success) return;
+    comm_->failure().check();
+    const char *function = "ncclCommFinalize()";
+    vescomm_status_t status = status_of(result);
+    std::string why;
+    if (result == nccl::in_progress) {
+        // Graphs, which the log names, are no failure.
+        const std::string late = calls_ ? calls_->late() : "";
+        if (late.empty()) return;
+        status = VESCOMM_ERROR_TIMEOUT;
+        why = fmt::format("rank {} waited in {} until its deadline{}", rank(), function, late);
+    } else why = failure_of(function, result);
+    if (usable()) comm_->fail(status, why);
+    throw Error(status, why);
 }
 
 bool DeviceCommunicator::wait_for_last_work() {

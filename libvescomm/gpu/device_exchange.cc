@@ -95,7 +95,8 @@ void all_to_all_v(DeviceCommunicator &comm, const ExchangeBlocks &source,
         refuse(function, "this rank sends itself " + std::to_string(source.counts[rank_index]) +
                              " elements and expects " + std::to_string(output.counts[rank_index]));
     check_apart(sources, outputs, comm.rank());
-    comm.begin_call({.kind = DeviceCall::Kind::all_to_all_v, .type = type});
+    comm.begin_call({.kind = DeviceCall::Kind::all_to_all_v, .type = type},
+                    {{source.counts, sources.size()}, {output.counts, outputs.size()}});
     const auto has_elements = [](const Block &block) { return block.bytes > 0; };
     if (std::ranges::none_of(sources, has_elements) && std::ranges::none_of(outputs, has_elements))
         return;

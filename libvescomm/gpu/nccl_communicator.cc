@@ -44,11 +44,11 @@ std::string NcclCommunicator::reason(nccl::Result result) const {
 
 // ---- the end ----
 
-bool NcclCommunicator::finalize(bool idle) noexcept {
-    if (options_.borrowed || !usable()) return true;
+nccl::Result NcclCommunicator::finalize(bool idle) noexcept {
+    if (options_.borrowed || !usable()) return nccl::success;
     if (keeps_windows_ && !idle) {
         forget("work of the device may still read windows of other ranks");
-        return true;
+        return nccl::success;
     }
     // The thread destroys it, unless this one takes it to revoke it.
     const auto taken = std::make_shared<std::atomic<bool>>(false);
@@ -68,14 +68,14 @@ bool NcclCommunicator::finalize(bool idle) noexcept {
         if (libraries_.nccl.comm_revoke != nullptr && !taken->exchange(true)) revoke();
         end.wait(end_limit(comm_));
     }
-    if (end.done() && end.result() != nccl::success) return false;
+    if (end.done() && end.result() != nccl::success) return end.result();
     nccl_ = nullptr;
-    if (end.done()) return true;
-    if (forgotten_) return false;
-    forget(
-        "ncclCommFinalize() does not return; it waits for graphs that captured its calls, and for "
-        "earlier work of their streams");
-    return false;
+    if (end.done()) return nccl::success;
+    if (!forgotten_)
+        forget(
+            "ncclCommFinalize() does not return; it waits for other ranks, for graphs that "
+            "captured its calls, and for earlier work of their streams");
+    return nccl::in_progress;
 }
 
 void NcclCommunicator::end() noexcept {

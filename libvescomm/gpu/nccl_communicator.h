@@ -68,10 +68,10 @@ public:
     void keep_windows() { keeps_windows_ = true; }
 
     // Ends it in an orderly way. Needs no progress of `comm`, which may have been freed. No effect
-    // on one of the program. Returns false if it does not end: within the deadline, or because
-    // `comm` breaks. `idle`: no work of the device is left. Otherwise forgets one whose windows are
-    // kept.
-    bool finalize(bool idle) noexcept;
+    // on one of the program. Returns NCCL's result; in_progress if it does not end: within the
+    // deadline, or because `comm` breaks. `idle`: no work of the device is left. Otherwise forgets
+    // one whose windows are kept.
+    nccl::Result finalize(bool idle) noexcept;
     // After a failure: ends the kernels of NCCL within the limit, by a revocation or by an abort.
     // Work that reads windows may follow until abort().
     void end() noexcept;

@@ -234,6 +234,43 @@ TEST(DeviceEnds, AFreeAfterTheCommunicatorEndsTheWorkAtItsDeadline) {
     EXPECT_EQ(take_violations(), "");
 }
 
+TEST(DeviceEnds, AFreeNamesTheRankThatDoesNotFree) {
+    std::barrier<> all(2);
+    run_devices(hurried(node_of_ranks(2)), [&](DeviceRank &r) {
+        ASSERT_EQ(r.create(device_options()), VESCOMM_OK);
+        const std::string sentence =
+            "rank 0 waited in ncclCommFinalize() until its deadline; rank 1 of this node has not "
+            "made call 1 on the device communicator, which is vescomm_gpu_comm_free()";
+        if (r.rank == 0) expect_free(r, VESCOMM_ERROR_TIMEOUT, sentence);
+        all.arrive_and_wait();
+        if (r.rank == 0) return;
+        EXPECT_EQ(vescomm_gpu_comm_check(r.gpu), VESCOMM_ERROR_TIMEOUT);
+        EXPECT_NE(std::string(vescomm_get_last_error()).find(sentence), std::string::npos)
+            << vescomm_get_last_error();
+        EXPECT_EQ(vescomm_gpu_comm_free(std::exchange(r.gpu, nullptr)), VESCOMM_OK);
+    });
+    EXPECT_EQ(take_violations(), "");
+}
+
+TEST(DeviceEnds, AFreeThatNcclRefusesFails) {
+    std::barrier<> all(2);
+    std::atomic<int> failures{0};
+    run_devices(hurried(node_of_ranks(2)), [&](DeviceRank &r) {
+        ASSERT_EQ(r.create(device_options()), VESCOMM_OK);
+        if (r.rank == 0) gpu_double::fail_call("ncclCommFinalize", 0, nccl::system_error);
+        all.arrive_and_wait();
+        // The other rank may end before it learns of the failure.
+        if (vescomm_gpu_comm_free(std::exchange(r.gpu, nullptr)) == VESCOMM_OK) return;
+        ++failures;
+        EXPECT_NE(std::string(vescomm_get_last_error()).find("ncclCommFinalize() failed on rank "),
+                  std::string::npos)
+            << vescomm_get_last_error();
+    });
+    gpu_double::fail_call("", 0, 0);
+    EXPECT_GT(failures, 0);
+    EXPECT_EQ(take_violations(), "");
+}
+
 TEST(DeviceEnds, AFreeOfABrokenCommunicatorEndsTheWork) {
     std::barrier<> all(2);
     run_devices(node_of_ranks(2), [&](DeviceRank &r) {

@@ -4,6 +4,10 @@
 // all_to_all_v on device memory, on the test double.
 #include <gtest/gtest.h>
 
+#include <barrier>
+#include <string>
+#include <vector>
+
 #include "gpu/device_ranks.h"
 
 namespace vescomm::internal {
@@ -229,9 +233,50 @@ TEST(DeviceExchange, RefusesWrongArguments) {
     EXPECT_EQ(take_violations(), "");
 }
 
-// Mutation: a count that another rank does not expect.
+// Ranks of a node compare their counts: NCCL hangs, or gives wrong results.
+TEST(DeviceExchange, FindsOtherCountsOnTheNode) {
+    for (const int ranks : {2, 3, 5})
+        for (const std::int64_t expects : {0, 2, 4}) {
+            SCOPED_TRACE(ranks);
+            std::barrier<> equal(ranks);
+            run_devices(node_of_ranks(ranks), [&](DeviceRank &r) {
+                ASSERT_EQ(r.create(device_options()), VESCOMM_OK) << vescomm_get_last_error();
+                const auto elements = static_cast<std::size_t>(5 * r.ranks);
+                auto *source = r.array<float>(elements), *output = r.array<float>(elements);
+                const int last = r.ranks - 1;
+                Counts sent(static_cast<std::size_t>(r.ranks), 1);
+                Counts expected = sent;
+                const auto exchange = [&] {
+                    const auto status =
+                        vescomm_gpu_all_to_all_v(r.gpu, source, sent.data(), nullptr, output,
+                                                 expected.data(), nullptr, VESCOMM_F32, r.stream);
+                    return status == VESCOMM_OK ? vescomm_gpu_wait(r.gpu, r.stream) : status;
+                };
+                // More calls than ranks remember.
+                for (int i = 0; i < 70; ++i) ASSERT_EQ(exchange(), VESCOMM_OK);
+                equal.arrive_and_wait();
+                if (r.rank == 0) sent[static_cast<std::size_t>(last)] = 3;
+                if (r.rank == last) expected[0] = expects;
+                vescomm_status_t status = exchange();
+                // Those that have no part in it, and what NCCL completes: in a later call.
+                while (status == VESCOMM_OK) status = vescomm_gpu_comm_check(r.gpu);
+                expect_error(
+                    status, VESCOMM_ERROR_MISMATCH,
+                    "call 71 on the device communicator, all_to_all_v of f32: rank 0 sends "
+                    "3 elements to rank " +
+                        std::to_string(last) + ", which expects " + std::to_string(expects) +
+                        "; the counts of two ranks for one another must be the same");
+            });
+            take_violations();  // the double finds it too
+        }
+}
+
+// Mutation: a count that another rank does not expect, on another node.
 TEST(DeviceExchange, TheDoubleFindsWrongCounts) {
-    run_device_ranks(2, device_options(), [](DeviceRank &r) {
+    TestSetup nodes = node_of_ranks(2);
+    nodes.node_of = {0, 1};
+    run_devices(nodes, [](DeviceRank &r) {
+        ASSERT_EQ(r.create(device_options()), VESCOMM_OK) << vescomm_get_last_error();
         auto *source = r.array<float>(8), *output = r.array<float>(8);
         // Rank 0 sends 3 elements, and rank 1 expects 2.
         const Counts sent = r.rank == 0 ? Counts{1, 3} : Counts{1, 1};
