@@ -39,12 +39,26 @@ std::uint64_t Watch::post(const Announcement &announcement) {
     return ++posted_;
 }
 
+void Watch::compare_oldest() {
+    const Entry &entry = entries_[verified_ % depth];
+    const std::string difference = compare(entry.all, unit_names_);
+    if (!difference.empty()) throw Failure(VESCOMM_ERROR_MISMATCH, difference);
+    ++verified_;
+}
+
 void Watch::verify(std::uint64_t number) {
-    for (; verified_ < number; ++verified_) {
-        const Entry &entry = entries_[verified_ % depth];
-        comms_.wait(comms_.world(), entry.request);
-        const std::string difference = compare(entry.all, unit_names_);
-        if (!difference.empty()) throw Failure(VESCOMM_ERROR_MISMATCH, difference);
+    while (verified_ < number) {
+        comms_.wait(comms_.world(), entries_[verified_ % depth].request);
+        compare_oldest();
+    }
+}
+
+void Watch::look() {
+    while (verified_ < posted_) {
+        const vescomm_status_t status = vescomm_request_test(entries_[verified_ % depth].request);
+        if (status == VESCOMM_IN_PROGRESS) return;
+        check(status);
+        compare_oldest();
     }
 }
 

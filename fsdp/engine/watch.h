@@ -33,8 +33,13 @@ public:
     // Waits until all ranks have made announcement `number` and those before it, and throws Failure
     // if they differ.
     void verify(std::uint64_t number);
+    // Throws Failure if announcements differ that all ranks have made. Does not wait.
+    void look();
 
 private:
+    // Compares the oldest announcement, which is complete.
+    void compare_oldest();
+
     // Announcements that may be running.
     static constexpr std::size_t depth = 8;
 

@@ -84,7 +84,7 @@ std::unique_ptr<DeviceBuffer> DeviceBuffer::create(std::shared_ptr<DeviceCommuni
         made->data_ = static_cast<char *>(made->options_.memory) + made->options_.offset_bytes;
     else made->data_ = static_cast<char *>(comm->allocate(made->placement_.size()));
     ++comm->find_memory(made->memory())->buffers;
-    made->number_ = comm->number_buffer();
+    made->number_ = comm->number_buffer(made->name() != Options().name ? made->name() : "");
     return made;
 }
 

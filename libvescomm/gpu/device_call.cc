@@ -67,12 +67,15 @@ bool exists(const Place &place) {
     return place.in <= Place::In::buffer;
 }
 
-std::string text_of(const Place &place) {
+std::string text_of(const Place &place, const BufferNames &names) {
     switch (place.in) {
         case Place::In::memory:
             return fmt::format("byte {} of allocation {}", place.offset, place.number);
-        case Place::In::buffer:
-            return fmt::format("buffer {}", place.number);
+        case Place::In::buffer: {
+            const auto named = names.find(place.number);
+            return fmt::format("buffer {}{}", place.number,
+                               named == names.end() ? "" : " \"" + named->second + "\"");
+        }
         default:
             return "memory of the program";
     }
@@ -118,8 +121,8 @@ std::optional<DeviceCall> DeviceCall::from_words(const Words &words) {
                       .source = source};
 }
 
-std::string DeviceCall::text(bool places) const {
-    if (kind == Kind::free) return "the free of " + text_of(data);
+std::string DeviceCall::text(const BufferNames &names, bool places) const {
+    if (kind == Kind::free) return "the free of " + text_of(data, names);
     if (kind == Kind::all_to_all_v) return "all_to_all_v of " + name_of_type(type);
     if (kind > Kind::all_to_all_v) return name_of(kind);
     std::string details;
@@ -129,8 +132,9 @@ std::string DeviceCall::text(bool places) const {
         details += fmt::format("{}sizes of shards {:05x}, {}", details.empty() ? "" : ", ",
                                digest & 0xfffff, internal::name_of(method));
     if (places) {
-        details += (data.in == Place::In::memory ? ", at " : ", in ") + text_of(data);
-        if (kind == Kind::all_reduce && source != data) details += ", from " + text_of(source);
+        details += (data.in == Place::In::memory ? ", at " : ", in ") + text_of(data, names);
+        if (kind == Kind::all_reduce && source != data)
+            details += ", from " + text_of(source, names);
     }
     return fmt::format("{} of {} {} ({})", name_of(kind), elements, name_of_type(type), details);
 }

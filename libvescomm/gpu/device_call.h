@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -13,6 +14,9 @@
 #include "vescomm/vescomm.h"
 
 namespace vescomm::internal {
+
+// Names that the program has given to device buffers, by number.
+using BufferNames = std::map<std::uint64_t, std::string>;
 
 // A collective call on a device communicator: what must be the same on all ranks. A value.
 struct DeviceCall {
@@ -59,7 +63,7 @@ struct DeviceCall {
     static std::optional<DeviceCall> from_words(const Words &words);
     bool operator==(const DeviceCall &) const = default;
     // "all_reduce of 10 f32 (sum)". `places`: with the places of its arrays.
-    std::string text(bool places = false) const;
+    std::string text(const BufferNames &names, bool places = false) const;
 };
 
 // The elements that an exchange sends to each rank, and receives from each rank. Borrowed.

@@ -13,6 +13,9 @@ namespace vescomm::internal {
 
 namespace {
 
+// Buffers whose names are known: the last ones.
+constexpr std::size_t max_names = 4096;
+
 // Calls of neighbours that wait until this rank has made its own.
 constexpr std::size_t max_unexpected = 256;
 
@@ -57,6 +60,15 @@ DeviceCallBoard DeviceCallMatch::own_board() const {
     return board(memory_->comm().rank());
 }
 
+void DeviceCallMatch::name_buffer(std::uint64_t number, const std::string &name) noexcept {
+    try {
+        names_[number] = name;
+    } catch (const std::bad_alloc &) {
+        return;  // it has a number
+    }
+    if (names_.size() > max_names) names_.erase(names_.begin());
+}
+
 std::string DeviceCallMatch::add(const DeviceCall &call, const ExchangeCounts &counts) noexcept {
     const DeviceCallBoard mine = own_board();
     ++calls_;
@@ -79,7 +91,7 @@ std::string DeviceCallMatch::difference(std::uint64_t number, const DeviceCall &
     return fmt::format(
         "call {} on the device communicator is {} on rank {} and {} on rank {}; every rank must "
         "make the same calls in the same order{}",
-        number, mine.text(places), memory_->comm().rank(), other.text(places), rank,
+        number, mine.text(names_, places), memory_->comm().rank(), other.text(names_, places), rank,
         places ? ", on the same buffers and allocations, which are numbered from 0 in the order of "
                  "their creation"
                : "");
@@ -114,7 +126,7 @@ std::string DeviceCallMatch::compare_counts(std::uint64_t number, const DeviceCa
     return fmt::format(
         "call {} on the device communicator, {}: rank {} sends {} elements to rank {}, which "
         "expects {}; the counts of two ranks for one another must be the same",
-        number, call.text(), sends ? rank : peer.rank, sends ? here->sent : there->sent,
+        number, call.text(names_), sends ? rank : peer.rank, sends ? here->sent : there->sent,
         sends ? peer.rank : rank, sends ? there->received : here->received);
 }
 
@@ -154,8 +166,8 @@ void DeviceCallMatch::send_to_nodes() const {
 
 std::string DeviceCallMatch::last_text() const {
     const auto call = own_board().read(calls_);
-    return fmt::format("{}call {} on the device communicator", call ? call->text() + ", " : "",
-                       calls_);
+    return fmt::format("{}call {} on the device communicator",
+                       call ? call->text(names_) + ", " : "", calls_);
 }
 
 void DeviceCallMatch::set_waiting(bool waiting) noexcept {
@@ -175,7 +187,7 @@ std::string DeviceCallMatch::late() const {
     const auto call = own_board().read(first);
     return fmt::format("{} {} not made call {} on the device communicator{}", on_this_node(ranks),
                        ranks.size() == 1 ? "has" : "have", first,
-                       call ? ", which is " + call->text() : "");
+                       call ? ", which is " + call->text(names_) : "");
 }
 
 std::string DeviceCallMatch::behind() const {
@@ -188,7 +200,7 @@ std::string DeviceCallMatch::behind() const {
         if (its.calls() > calls_) {
             const auto next = its.read(calls_ + 1);
             ahead = fmt::format("; rank {} of this node has gone on to call {}{}", peer.rank,
-                                calls_ + 1, next ? ", which is " + next->text() : "");
+                                calls_ + 1, next ? ", which is " + next->text(names_) : "");
         } else if (!its.waits()) elsewhere.push_back(peer.rank);
     }
     std::string text =

@@ -38,6 +38,8 @@ public:
     void send_to_nodes() const;
     // True: there are other nodes, and calls pass between them.
     bool between_nodes() const { return notes_.connected(); }
+    // The name of a buffer, for sentences.
+    void name_buffer(std::uint64_t number, const std::string &name) noexcept;
     // "all_reduce of 10 f32 (sum), call 4 on the device communicator": the last call of this rank.
     std::string last_text() const;
     // This rank begins or ends a wait for its device.
@@ -71,6 +73,7 @@ private:
     const std::shared_ptr<Memory> memory_;
     std::vector<Peer> peers_;  // the other ranks of this node, from the next one on
     std::uint64_t calls_ = 0;  // number of calls that this rank has made
+    BufferNames names_;
     DeviceCallNotes notes_;
     // Calls that came from other nodes before this rank has made its own.
     std::vector<DeviceCallNotes::Call> unexpected_;

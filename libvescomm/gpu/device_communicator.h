@@ -148,8 +148,11 @@ public:
     const DeviceMemory *find_memory(void *pointer) const;
     // The place of an array, for comparisons of calls.
     DeviceCall::Place place_of(const void *pointer) const;
-    // Collective: the number of the next device buffer.
-    std::uint64_t number_buffer() { return buffers_++; }
+    // Collective: the number of the next device buffer. `name`: for errors; empty: it has none.
+    std::uint64_t number_buffer(const std::string &name) {
+        if (!name.empty()) calls_->name_buffer(buffers_, name);
+        return buffers_++;
+    }
 
     // The reason why kernels of ranks cannot read one another's memory, the same on every rank;
     // empty: they can, and there are peer_links().

@@ -157,9 +157,12 @@ void expect_mismatch_text(vescomm_status_t status, const std::vector<std::string
 struct Buffers {
     explicit Buffers(DeviceRank &r) {
         const VectorLayout layout({16, 16});
-        for (auto &buffer : both)
-            EXPECT_EQ(vescomm_gpu_buffer_create(r.gpu, layout, nullptr, &buffer), VESCOMM_OK)
+        vescomm_gpu_buffer_options_t options = vescomm_gpu_buffer_options_init();
+        for (auto &buffer : both) {
+            options.name = &buffer == both ? "first" : "second";
+            EXPECT_EQ(vescomm_gpu_buffer_create(r.gpu, layout, &options, &buffer), VESCOMM_OK)
                 << vescomm_get_last_error();
+        }
     }
     ~Buffers() {
         for (auto &buffer : both) vescomm_gpu_buffer_free(buffer);
@@ -181,7 +184,7 @@ TEST(DeviceMismatch, IsFoundInSwappedBuffers) {
             if (status == VESCOMM_OK) status = vescomm_gpu_wait(r.gpu, r.stream);
             expect_mismatch_text(
                 status, {"call 3 on the device communicator is all_gather_v of 32 f32",
-                         "in buffer 1) on rank 0", "in buffer 0) on rank 1",
+                         "in buffer 1 \"second\") on rank 0", "in buffer 0 \"first\") on rank 1",
                          "on the same buffers and allocations, which are numbered from 0"});
         });
         take_violations();
@@ -233,8 +236,9 @@ TEST(DeviceMismatch, IsFoundInFreesOfSwappedMemory) {
             if (of_buffers && status == VESCOMM_OK) buffers.both[first] = nullptr;
             all.arrive_and_wait();
             if (status == VESCOMM_OK) status = vescomm_gpu_wait(r.gpu, r.stream);
-            expect_mismatch_text(status, {"call 5 on the device communicator is the free of ",
-                                          of_buffers ? "buffer 1 on rank 0" : "allocation "});
+            expect_mismatch_text(status,
+                                 {"call 5 on the device communicator is the free of ",
+                                  of_buffers ? "buffer 1 \"second\" on rank 0" : "allocation "});
         });
         EXPECT_EQ(take_violations(), "");
     }
@@ -347,7 +351,7 @@ TEST(DeviceMismatch, IsFoundInCallsThatMoveNoData) {
              vescomm_gpu_buffer_t *made = nullptr;
              return vescomm_gpu_buffer_create(r.gpu, VectorLayout({16, 16}), nullptr, &made);
          }},
-        {"the free of buffer 1",
+        {"the free of buffer 1 \"second\"",
          [](DeviceRank &r, Buffers &buffers) {
              // It waits for no other rank, and is compared in the next call at the latest.
              const auto status = vescomm_gpu_buffer_free(buffers.both[1]);

@@ -115,6 +115,7 @@ void Gradients::send(int unit, const Announcement &announcement) {
 void Gradients::start(int unit, int slot, bool adds, const Announcement &announcement) {
     sending_ = true;
     const std::uint64_t announced = watch_.post(announcement);
+    watch_.look();
     if (std::ranges::none_of(model_.plan.of_unit[unit],
                              [&](std::size_t bucket) { return buffers_.has(bucket); }))
         return;

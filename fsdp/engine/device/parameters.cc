@@ -62,6 +62,7 @@ void Parameters::start(int unit, int slot, bool whole, const Announcement &annou
     into.unit = unit;
     into.running = true;
     const std::uint64_t announced = watch_.post(announcement);
+    watch_.look();
     const bool sharded = gathers(unit);
     const bool replicated = replicates(unit);
     if (!sharded && !replicated) return;

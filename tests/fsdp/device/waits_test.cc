@@ -129,6 +129,46 @@ TEST(DeviceWaits, AFailureInAGroupSaysWhichRanksItHas) {
     EXPECT_EQ(gpu_double::take_violations(), "");
 }
 
+// Ranks that announce different events do not meet in calls of NCCL, which would hang.
+TEST(DeviceWaits, DifferentEventsAreNamed) {
+    for (const int late : {0, 1}) {
+        std::barrier<> all(2);
+        run_ranks(2, [&](Communicator &comm) {
+            gpu_double::Device device(comm.rank());
+            vescomm_fsdp_spec_options_t options = on_device();
+            options.slots = 1;
+            const Described described = describe(small_model(), "zero3", options);
+            Engine engine(described.spec, comm);
+            fill(engine);
+            for (int step = 0; step < 2; ++step) {
+                engine.begin(VESCOMM_FSDP_EVAL);
+                for (std::uint64_t unit = 0; unit < 2; ++unit) {
+                    engine.pre_forward(unit, device.stream);
+                    engine.post_forward(unit, device.stream);
+                }
+            }
+            engine.wait_stream(device.stream);
+            all.arrive_and_wait();
+            if (comm.rank() == late) all.arrive_and_wait();
+            try {
+                engine.begin(VESCOMM_FSDP_EVAL);
+                const auto unit = static_cast<std::uint64_t>(comm.rank());
+                engine.pre_forward(unit, device.stream);
+                if (comm.rank() != late) all.arrive_and_wait();
+                engine.wait_stream(device.stream);
+                ADD_FAILURE() << "no failure";
+            } catch (const Error &error) {
+                const std::string why = error.what();
+                EXPECT_NE(why.find("ranks announced different events: rank 0 pre_forward of unit "
+                                   "\"a\", rank 1 pre_forward of unit \"b\""),
+                          std::string::npos)
+                    << why;
+            }
+        });
+        gpu_double::take_violations();
+    }
+}
+
 // Memory that one rank lacks at any time is no difference between programs.
 TEST(DeviceWaits, ACreationWithoutMemoryOnOneRankIsNoMismatch) {
     for (int call = 0; call < 24; ++call) {
