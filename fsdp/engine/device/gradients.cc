@@ -32,6 +32,7 @@ Gradients::Gradients(const Model &model, const Shards &shards, int position, Wat
       quantised_(model.spec, model.plan, shards, position),
       events_(model.plan.gradient_slots.size()),
       buffers_(model.plan, position, SlotUse::gradients, model.unit_names, links),
+      replica_sums_(model.spec, model.plan, shards, scratch_, links, streams),
       transfers_(transfers) {}
 
 template <typename Body>
@@ -192,39 +193,11 @@ void Gradients::finish(bool last) {
 }
 
 void Gradients::sum_over_replicas() {
-    all_reduce(links_.replica(), model_.plan.mesh.replicas(), shards_.sharded_gradients());
+    replica_sums_.over_replicas();
 }
 
 void Gradients::sum_replicated() {
-    all_reduce(links_.world(), model_.plan.mesh.ranks, shards_.replicated_gradients());
-}
-
-void Gradients::all_reduce(Link &link, int ranks, std::span<float> gradients) {
-    if (shards_.on_device()) return all_reduce(link, ranks, gradients, gradients.data());
-    // NCCL sums memory of the device only.
-    const auto part = static_cast<std::size_t>(
-        std::min<std::uint64_t>(scratch_.size(), summed_part_bytes) / sizeof(float));
-    for (std::size_t begin = 0; begin < gradients.size(); begin += part)
-        all_reduce(link, ranks, gradients.subspan(begin, std::min(part, gradients.size() - begin)),
-                   reinterpret_cast<float *>(scratch_.data()));
-}
-
-void Gradients::all_reduce(Link &link, int ranks, std::span<float> part, float *sum) {
-    if (part.empty()) return;
-    const cuda::Stream stream = streams_.reduce();
-    const vescomm_gpu_piece_t all = whole(part.size());
-    const auto copy = [&](float *to, const float *from) {
-        if (to != from)
-            check(vescomm_gpu_copy(to, VESCOMM_F32, from, VESCOMM_F32, &all, 1, stream));
-    };
-    copy(sum, part.data());
-    link.call(stream, [&](vescomm_gpu_comm_t *comm) {
-        return vescomm_gpu_all_reduce(comm, sum, sum, static_cast<std::int64_t>(part.size()),
-                                      VESCOMM_F32, VESCOMM_SUM, stream);
-    });
-    const float factor = average_factor(model_.spec, ranks);
-    if (factor != 1) check(vescomm_gpu_scale(sum, VESCOMM_F32, factor, &all, 1, stream));
-    copy(part.data(), sum);
+    replica_sums_.of_replicated();
 }
 
 void Gradients::begin_step() {

@@ -16,6 +16,7 @@
 
 #include "fsdp/engine/device/gradient_factors.h"
 #include "fsdp/engine/device/quantised_sums.h"
+#include "fsdp/engine/device/replica_sums.h"
 #include "fsdp/engine/device/slot_buffers.h"
 #include "fsdp/engine/device/streams.h"
 #include "fsdp/engine/gradient_units.h"
@@ -44,7 +45,7 @@ public:
     void begin_step() override;
     void drop() override;
     std::uint64_t bytes() const override { return buffers_.bytes() + quantised_.bytes(); }
-    std::uint64_t scratch_bytes() const override { return scratch_.size(); }
+    std::uint64_t scratch_bytes() const override { return scratch_.size() + replica_sums_.bytes(); }
 
 private:
     // The calls of NCCL that were made.
@@ -68,10 +69,6 @@ private:
     void fill_with_zeros(int unit, int slot);
     // Divides the gradients of a unit in a slot by their predivisors, on the reduce stream.
     void divide(int unit, int slot);
-    // Sums gradient shards over the `ranks` ranks of a communicator.
-    void all_reduce(Link &link, int ranks, std::span<float> gradients);
-    // Sums a part of them, with the sums in `sum` on the way, which may be the part.
-    void all_reduce(Link &link, int ranks, std::span<float> part, float *sum);
     // Calls the body, which puts work on the compute stream, after the writes of other streams into
     // the slot.
     template <typename Body>
@@ -86,10 +83,11 @@ private:
     const GradientFactors factors_;
     GradientUnits units_;
     // Destroyed after the buffers, which wait for the device. Their creation may fail on one rank.
-    Bytes scratch_;  // in f32: scaled sums that are added, parts of all_reduce() in pinned memory
+    Bytes scratch_;  // in f32: scaled sums that are added, parts of shards in pinned memory
     QuantisedSums quantised_;
     std::vector<SlotEvents> events_;  // by slot
     SlotBuffers buffers_;
+    ReplicaSums replica_sums_;
     Transfers transfers_;  // by slot: their starts by the host
     bool sending_ = false;  // sums of this micro-batch were started
     Connected connected_[2];  // by kind of unit

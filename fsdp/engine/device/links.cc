@@ -29,13 +29,13 @@ Link::Link(const Comms &comms, const Communicator &comm)
     comm_.reset(made);
 }
 
-std::optional<Failure> Link::why_no_sums() const {
+bool Link::needs_order() const {
     // No effect, unless the communicator asks for reproducible sums.
     const vescomm_status_t status =
         vescomm_gpu_all_reduce(get(), nullptr, nullptr, 0, VESCOMM_F32, VESCOMM_SUM, nullptr);
-    if (status == VESCOMM_ERROR_UNSUPPORTED) return Failure(status, vescomm_get_last_error());
+    if (status == VESCOMM_ERROR_UNSUPPORTED) return true;
     require(status);
-    return {};
+    return false;
 }
 
 Link::Link(Link &parent, const Comms &comms, const Communicator &comm)
@@ -48,17 +48,12 @@ Link::Link(Link &parent, const Comms &comms, const Communicator &comm)
 // The others get the reason before the links of this rank end, which is a call that they compare.
 Links::Links(Comms &comms, const ModelPlan &plan) : comms_(comms), shard_(comms, comms.shard()) {
     const Mesh &mesh = plan.mesh;
-    std::optional<Failure> refusal;
     or_abort(comms_, [&] {
         if (mesh.secondary_ranks > 0) gather_.emplace(shard_, comms, comms.gather());
         if (mesh.replicas() > 1) replica_.emplace(comms, comms.replica());
         if (mesh.expert_ranks > 1) experts_.emplace(comms, comms.shard(UnitKind::experts));
         if (mesh.replicas() > 1 && plan.sums_replicated()) world_.emplace(comms, comms.world());
-        if (replica_) refusal = replica_->why_no_sums();
-        if (plan.sums_replicated() && !refusal) refusal = world().why_no_sums();
     });
-    // All ranks have replicas, or none, and the same replicated parameters: all refuse, or none.
-    if (refusal) throw *refusal;
 }
 
 void Links::wait(const Event &event) {

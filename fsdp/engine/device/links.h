@@ -39,10 +39,9 @@ public:
     void require(vescomm_status_t status) const {
         if (status != VESCOMM_OK) throw Failure(status, vescomm_get_last_error() + ranks_);
     }
-    // The reason why the communicator has no sums of floats outside device buffers, which is that
-    // it asks for reproducible ones; nothing if it has them. Throws Failure if it is broken.
-    // Collective.
-    std::optional<Failure> why_no_sums() const;
+    // True: the communicator asks for reproducible sums, which those of NCCL are not. Throws
+    // Failure if it is broken. Collective.
+    bool needs_order() const;
     // Calls the body, a collective call on the stream, after the earlier ones of all streams.
     template <typename Body>
     void call(cuda::Stream stream, Body &&body) {

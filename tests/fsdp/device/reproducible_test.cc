@@ -59,10 +59,10 @@ void train_with_fractions(
 }
 
 std::vector<float> on_host(int ranks, const vescomm_fsdp_spec_options_t &options,
-                           const char *preset) {
+                           const char *preset, const std::vector<UnitModel> &units = odd_model()) {
     std::vector<float> seen;
     run_ranks(ranks, [&](Communicator &comm) {
-        const Described described = describe(odd_model(), preset, options);
+        const Described described = describe(units, preset, options);
         Engine engine(described.spec, comm);
         fill(engine);
         train_with_fractions(engine, described, comm.rank(), nullptr,
@@ -76,11 +76,12 @@ std::vector<float> on_host(int ranks, const vescomm_fsdp_spec_options_t &options
 }
 
 std::vector<float> on_devices(int ranks, const vescomm_fsdp_spec_options_t &options,
-                              const char *preset) {
+                              const char *preset,
+                              const std::vector<UnitModel> &units = odd_model()) {
     std::vector<float> seen;
     run_ranks(ranks, [&](Communicator &comm) {
         gpu_double::Device device(comm.rank());
-        const Described described = describe(odd_model(), preset, on_device(options));
+        const Described described = describe(units, preset, on_device(options));
         Engine engine(described.spec, comm);
         fill(engine);
         train_with_fractions(engine, described, comm.rank(), device.stream,
@@ -120,13 +121,45 @@ TEST_F(DeviceReproducible, SumsInBf16AreTheSameAgain) {
     EXPECT_TRUE(on_devices(3, options, "zero3") == first);
 }
 
+// With masters on the device and on the host, which are summed in parts.
+void expect_host_bits(int ranks, const char *preset, const std::vector<UnitModel> &units) {
+    SCOPED_TRACE(std::string(preset) + " " + std::to_string(ranks));
+    vescomm_fsdp_spec_options_t options = vescomm_fsdp_spec_options_init();
+    for (const int average : {0, 1}) {
+        options.average = average;
+        options.offload_to_host = 0;
+        const std::vector<float> host = on_host(ranks, options, preset, units);
+        EXPECT_TRUE(on_devices(ranks, options, preset, units) == host) << average;
+        options.offload_to_host = 1;
+        EXPECT_TRUE(on_devices(ranks, options, preset, units) == host) << average;
+    }
+}
+
+TEST_F(DeviceReproducible, SumsOfReplicasHaveTheBitsOfTheHost) {
+    for (const int ranks : {2, 3, 5}) expect_host_bits(ranks, "ddp", odd_model());
+    for (const int ranks : {4, 6}) expect_host_bits(ranks, "hsdp:2", odd_model());
+}
+
+TEST_F(DeviceReproducible, SumsOfReplicatedParametersHaveTheBitsOfTheHost) {
+    expect_host_bits(3, "zero3", with_replicated());
+    expect_host_bits(4, "hpz:2", with_replicated());
+    expect_host_bits(4, "hsdp:2", with_replicated());
+    expect_host_bits(3, "zero3", all_replicated());
+}
+
+// One all_reduce has at most 32 MiB.
+TEST_F(DeviceReproducible, LargeShardsAreSummedInParts) {
+    const std::vector<UnitModel> units = {{"large", {{.name = "w", .shape = {(9 << 20) + 5}}}}};
+    const vescomm_fsdp_spec_options_t options = vescomm_fsdp_spec_options_init();
+    EXPECT_TRUE(on_devices(2, options, "ddp", units) == on_host(2, options, "ddp", units));
+}
+
 // The text of the error that the creation of an engine has on all ranks.
-std::string refusal(const char *preset, int ranks = 2,
-                    const std::vector<UnitModel> &units = odd_model()) {
+std::string refusal(const char *preset, int ranks = 2) {
     std::vector<std::string> texts(static_cast<std::size_t>(ranks));
     run_ranks(ranks, [&](Communicator &comm) {
         const gpu_double::Device device(comm.rank());
-        const Described described = describe(units, preset, on_device());
+        const Described described = describe(odd_model(), preset, on_device());
         try {
             const Engine engine(described.spec, comm);
         } catch (const Error &error) {
@@ -138,21 +171,10 @@ std::string refusal(const char *preset, int ranks = 2,
     return texts[0];
 }
 
-TEST_F(DeviceReproducible, SumsOfReplicasAreRefused) {
-    EXPECT_NE(refusal("ddp").find("asks for reproducible reductions"), std::string::npos);
-    EXPECT_NE(refusal("hsdp:2", 4).find("asks for reproducible reductions"), std::string::npos);
-}
-
-TEST_F(DeviceReproducible, SumsOfReplicatedParametersAreRefused) {
-    for (const auto &[preset, ranks] : {std::pair("zero3", 3), std::pair("hpz:2", 4)})
-        EXPECT_NE(
-            refusal(preset, ranks, with_replicated()).find("asks for reproducible reductions"),
-            std::string::npos);
-}
-
 TEST_F(DeviceReproducible, RanksThatCannotReadOneAnotherAreRefused) {
     setenv("GPU_DOUBLE_SYMMETRIC", "0", 1);
     EXPECT_NE(refusal("zero3").find("not all ranks can address"), std::string::npos);
+    EXPECT_NE(refusal("ddp").find("not all ranks can address"), std::string::npos);
 }
 
 }  // namespace
