@@ -105,6 +105,7 @@ int main(int argc, char **argv) {
         "  vescomm-info --explain all_gather_v --bytes 64MiB --nodes 3,1,2 --steps 0\n"
         "  vescomm-info --explain all_gather_v --bytes 1GiB --ranks 10000 --nodes 1250\n"
         "  vescomm-info --explain all_reduce --bytes 64KiB --table 8,64,512,4096 --nodes 8");
+    app.footer("Exit codes: 0; 2 if an argument, a variable or a file is wrong.");
     vescomm::internal::Question question;
     app.set_version_flag("--version", std::string("vescomm-info ") + vescomm_get_version());
     bool markdown = false;

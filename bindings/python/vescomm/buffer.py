@@ -39,7 +39,13 @@ def to_numpy(array: _core.Array) -> Any:
     name = names.get(array.type.name)
     if name is None:
         return numpy.asarray(memoryview(array))
-    import ml_dtypes
+    try:
+        import ml_dtypes
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            f"NumPy has no type {name}; install the package ml_dtypes, or use torch()",
+            name=error.name,
+        ) from error
 
     raw = numpy.asarray(memoryview(array._raw()))
     return raw.view(getattr(ml_dtypes, name)).reshape(array.shape)
