@@ -12,7 +12,7 @@ ReplicatedParameters::ReplicatedParameters(const ModelPlan &plan, const Shards &
         offsets_.push_back(end);
         end += align_bucket(bucket.converted_bytes());
     }
-    if (on_device) of_device_ = device::Bytes(end);
+    if (on_device) of_device_ = device::Bytes(end, device::Place::device, plan.device_allocator);
     else if (end > 0) of_host_ = AlignedBytes(end, plan.allocator);
     copies_ = on_device ? of_device_.data() : of_host_.data();
 }

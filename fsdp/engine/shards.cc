@@ -24,7 +24,7 @@ Shards::Shards(const ModelPlan &plan, int rank, device::Place place, const std::
       states_(plan.buckets.size()) {
     measure();
     for (Array *array : place_in_file(folder)) {
-        array->of_cuda = device::Bytes(array->size, place);
+        array->of_cuda = device::Bytes(array->size, place, plan_.device_allocator);
         array->data = array->of_cuda.data();
     }
 }

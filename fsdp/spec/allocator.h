@@ -20,6 +20,8 @@ public:
     // Returns memory at a cache line, with any contents. `bytes`: with an allocator of the program
     // at least 1. Throws std::bad_alloc.
     std::byte *allocate(std::size_t bytes) const;
+    // False: memory of the process.
+    bool of_program() const { return allocate_ != nullptr; }
     void free(std::byte *memory, std::size_t bytes) const noexcept;
 
 private:

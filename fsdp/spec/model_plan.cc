@@ -352,6 +352,7 @@ ModelPlan plan_model(const Spec &spec, int ranks) {
     ModelPlan plan;
     plan.mesh = make_mesh(spec, ranks);
     plan.allocator = spec.allocator();
+    plan.device_allocator = spec.device_allocator();
     plan.of_unit.resize(spec.units().size());
     for (const Unit &unit : spec.units())
         plan.kinds.push_back(unit.experts && plan.mesh.expert_ranks > 1 ? UnitKind::experts

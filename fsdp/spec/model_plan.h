@@ -122,7 +122,7 @@ struct ParameterPlace {
 
 struct ModelPlan {
     Mesh mesh;
-    Allocator allocator;  // for memory of a rank alone
+    Allocator allocator, device_allocator;  // of memory of the host, and of a device
     std::vector<Bucket> buckets;  // unit after unit; the trainable ones of a unit first
     std::vector<std::vector<std::size_t>> of_unit;  // buckets of each unit
     std::vector<UnitKind> kinds;  // by unit; with expert_ranks 1 all are dense

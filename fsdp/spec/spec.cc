@@ -190,11 +190,9 @@ Spec::Spec(const vescomm_fsdp_spec_options_t &options) : options_(options) {
         refuse("order is {}; it must be declared (0), recorded (1) or explicit (2)",
                options_.order);
     if (options_.allocator != nullptr) {
-        if (options_.memory == VESCOMM_FSDP_DEVICE)
-            throw Failure(VESCOMM_ERROR_UNSUPPORTED,
-                          "an allocator is given on device memory; set allocator to NULL");
         require_zero("reserved of the allocator", options_.allocator->reserved);
-        allocator_ = Allocator(*options_.allocator);
+        (options_.memory == VESCOMM_FSDP_DEVICE ? device_allocator_ : allocator_) =
+            Allocator(*options_.allocator);
         options_.allocator = nullptr;  // borrowed for the call
     }
     if (options_.offload_folder != nullptr) {

@@ -108,7 +108,9 @@ public:
     const vescomm_planner_options_t &planner() const { return planner_; }
     // Empty: masters and states are in memory.
     const std::string &offload_folder() const { return offload_folder_; }
+    // Of memory of the host, and of a device.
     const Allocator &allocator() const { return allocator_; }
+    const Allocator &device_allocator() const { return device_allocator_; }
     const std::vector<Axis> &axes() const { return axes_; }
     const std::vector<Unit> &units() const { return units_; }
     const std::vector<Parameter> &parameters() const { return parameters_; }
@@ -132,7 +134,7 @@ private:
     vescomm_fsdp_spec_options_t options_;
     vescomm_planner_options_t planner_;
     std::string offload_folder_;
-    Allocator allocator_;
+    Allocator allocator_, device_allocator_;
     std::vector<Axis> axes_;
     std::vector<Unit> units_;
     std::vector<Parameter> parameters_;

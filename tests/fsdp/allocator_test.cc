@@ -212,20 +212,5 @@ TEST(Allocator, MustReturnAlignedMemory) {
     });
 }
 
-TEST(Allocator, IsRefusedOnDeviceMemory) {
-    Counting counting;
-    const vescomm_fsdp_allocator_t allocator = counting.allocator();
-    vescomm_fsdp_spec_options_t options = vescomm_fsdp_spec_options_init();
-    options.allocator = &allocator;
-    options.memory = VESCOMM_FSDP_DEVICE;
-    try {
-        describe(odd_model(), "zero3", options);
-        FAIL() << "an engine on device memory has an allocator";
-    } catch (const Error &error) {
-        EXPECT_EQ(error.status(), VESCOMM_ERROR_UNSUPPORTED);
-        EXPECT_NE(std::string(error.what()).find("set allocator to NULL"), std::string::npos);
-    }
-}
-
 }  // namespace
 }  // namespace vescomm::fsdp::testing

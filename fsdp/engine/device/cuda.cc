@@ -43,6 +43,7 @@ Functions load() {
     find(library, "cudaFreeHost", functions.free_host);
     find(library, "cudaMemsetAsync", functions.memset_async);
     find(library, "cudaMemcpyAsync", functions.memcpy_async);
+    find(library, "cudaDeviceSynchronize", functions.device_synchronize);
     find(library, "cudaStreamCreateWithFlags", functions.stream_create);
     find(library, "cudaStreamDestroy", functions.stream_destroy);
     find(library, "cudaStreamSynchronize", functions.stream_synchronize);
@@ -132,7 +133,8 @@ Stream::~Stream() {
     functions().stream_destroy(stream_);
 }
 
-Bytes::Bytes(std::size_t bytes, Place place) : place_(place) {
+Bytes::Bytes(std::size_t bytes, Place place, const Allocator &allocator)
+    : place_(place), allocator_(allocator) {
     if (bytes == 0) return;
     if (place_ == Place::pinned) {
         require(functions().host_alloc(&data_, bytes, cuda::host_mapped), "cudaHostAlloc()");
@@ -140,11 +142,16 @@ Bytes::Bytes(std::size_t bytes, Place place) : place_(place) {
         std::memset(data_, 0, bytes);
         return;
     }
-    require(functions().malloc(&data_, bytes), "cudaMalloc()");
+    if (allocator_.of_program()) data_ = allocator_.allocate(bytes);
+    else require(functions().malloc(&data_, bytes), "cudaMalloc()");
     size_ = bytes;
     const Stream stream;
     try {
-        require(functions().memset_async(data_, 0, bytes, stream), "cudaMemsetAsync()");
+        require(functions().memset_async(data_, 0, bytes, stream),
+                allocator_.of_program()
+                    ? "cudaMemsetAsync() of memory that the allocator has returned, which must be "
+                      "memory of the current device,"
+                    : "cudaMemsetAsync()");
         require(functions().stream_synchronize(stream), "cudaStreamSynchronize()");
     } catch (...) {
         free();
@@ -157,8 +164,12 @@ Bytes::~Bytes() {
 }
 
 void Bytes::free() noexcept {
-    if (place_ == Place::pinned) functions().free_host(data_);
-    else functions().free(data_);
+    if (place_ == Place::pinned) {
+        functions().free_host(data_);
+    } else if (allocator_.of_program()) {
+        functions().device_synchronize();  // as cudaFree()
+        allocator_.free(static_cast<std::byte *>(data_), size_);
+    } else functions().free(data_);
 }
 
 }  // namespace vescomm::fsdp::device

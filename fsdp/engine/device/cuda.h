@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <utility>
 
+#include "fsdp/spec/allocator.h"
 #include "gpu/cuda_functions.h"
 
 namespace vescomm::fsdp::device {
@@ -23,6 +24,7 @@ struct Functions {
     cuda::Error (*memset_async)(void *target, int value, std::size_t bytes, cuda::Stream stream);
     cuda::Error (*memcpy_async)(void *target, const void *source, std::size_t bytes, int kind,
                                 cuda::Stream stream);
+    cuda::Error (*device_synchronize)();
     cuda::Error (*stream_create)(cuda::Stream *stream, unsigned flags);
     cuda::Error (*stream_destroy)(cuda::Stream stream);
     cuda::Error (*stream_synchronize)(cuda::Stream stream);
@@ -91,16 +93,19 @@ enum class Place {
 class Bytes {
 public:
     Bytes() = default;
-    explicit Bytes(std::size_t bytes, Place place = Place::device);
+    // `allocator`: of memory of the device; one of the process is cudaMalloc().
+    explicit Bytes(std::size_t bytes, Place place = Place::device, const Allocator &allocator = {});
     ~Bytes();
     Bytes(Bytes &&other) noexcept
         : data_(std::exchange(other.data_, nullptr)),
           size_(std::exchange(other.size_, 0)),
-          place_(other.place_) {}
+          place_(other.place_),
+          allocator_(other.allocator_) {}
     Bytes &operator=(Bytes &&other) noexcept {
         std::swap(data_, other.data_);
         std::swap(size_, other.size_);
         std::swap(place_, other.place_);
+        std::swap(allocator_, other.allocator_);
         return *this;
     }
 
@@ -113,6 +118,7 @@ private:
     void *data_ = nullptr;
     std::size_t size_ = 0;
     Place place_ = Place::device;
+    Allocator allocator_;
 };
 
 }  // namespace vescomm::fsdp::device

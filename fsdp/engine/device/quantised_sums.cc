@@ -37,8 +37,8 @@ QuantisedSums::QuantisedSums(const Spec &spec, const ModelPlan &plan, const Shar
       expert_factor_(quantised_factor(spec, plan.mesh, UnitKind::experts)),
       all_(plan.buckets.size()),
       own_(plan.buckets.size()),
-      sent_(places_.sent_bytes()),
-      received_(places_.received_bytes(position)) {
+      sent_(places_.sent_bytes(), Place::device, plan.device_allocator),
+      received_(places_.received_bytes(position), Place::device, plan.device_allocator) {
     for (std::size_t unit = 0; unit < plan.of_unit.size(); ++unit)
         received_blocks_.push_back(places_.received_blocks(unit, position));
     for (std::size_t index = 0; index < plan.buckets.size(); ++index) {

@@ -23,7 +23,7 @@ SecondaryCopies::SecondaryCopies(const ModelPlan &plan, int position)
             shards.push_back(transfer_elements(bucket, other));
         wholes_.push_back(Layout::from_counts(shards));
     }
-    parts_ = Bytes(end);
+    parts_ = Bytes(end, Place::device, plan.device_allocator);
 }
 
 void SecondaryCopies::keep(std::size_t bucket, const std::byte *gathered, vescomm_type_t type,

@@ -81,7 +81,8 @@ typedef int32_t vescomm_fsdp_rounding_t;
  * bf16, and 1 / 1024 for f16; for f16 below 2^-14 it is 2^-24. */
 #define VESCOMM_FSDP_ROUND_NEAREST ((vescomm_fsdp_rounding_t)1)
 
-/** Memory of the program for engines: huge pages, memory near a device, or memory that it counts.
+/** Memory of the program for engines: huge pages, memory near a device, memory of a device from a
+ *  caching allocator, or memory that it counts.
  *  Append-only. */
 typedef struct vescomm_fsdp_allocator {
     uint32_t struct_size;
@@ -223,8 +224,12 @@ typedef struct vescomm_fsdp_spec_options {
     /** Allocates the memory of an engine that is of this rank alone: masters, gradient shards,
      *  states of optimizers, scratch, codes, secondary and partner copies. Slots are not among it,
      *  because ranks of a node share them, nor are partial sums, values in offload_folder and small
-     *  tables. An error with VESCOMM_FSDP_DEVICE. May differ between ranks. Copied by the call, but
-     *  for its context. NULL: memory of the process. */
+     *  tables. With VESCOMM_FSDP_DEVICE it returns memory of the device that is current, which work
+     *  of any stream may use at once, such as that of cudaMalloc() or of a caching allocator; the
+     *  work of the device is complete when it gets memory back. Memory of the host (offload_to_host,
+     *  partner copies) and memory that NCCL registers are not among it then. May differ between
+     *  ranks. Copied by the call, but for its context. NULL: memory of the process, or
+     *  cudaMalloc(). */
     const vescomm_fsdp_allocator_t *allocator;
 } vescomm_fsdp_spec_options_t;
 

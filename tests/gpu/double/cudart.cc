@@ -376,6 +376,11 @@ int cudaMemcpy(void *target, const void *source, std::size_t bytes, int) {
 
 int cudaMemsetAsync(void *target, int value, std::size_t bytes, CUstream_st *stream) {
     CALL(cudaMemsetAsync);
+    {
+        const Lock lock(state().mutex);
+        if (!state().memory.contains(target) && state().pinned.find(target, bytes) == nullptr)
+            return noted(cuda::invalid_value);
+    }
     return enqueue(
         stream, "cudaMemsetAsync", {{target, bytes, true}},
         [=] { return [=] { std::memset(view(target), value, bytes); }; }, any_device);
