@@ -108,7 +108,7 @@ public:
     const vescomm_planner_options_t &planner() const { return planner_; }
     // Empty: masters and states are in memory.
     const std::string &offload_folder() const { return offload_folder_; }
-    // Of memory of the host, and of a device.
+    // For memory of the host, and of a device.
     const Allocator &allocator() const { return allocator_; }
     const Allocator &device_allocator() const { return device_allocator_; }
     const std::vector<Axis> &axes() const { return axes_; }

@@ -71,20 +71,24 @@ void DeviceCommunicator::close() {
 }
 
 void DeviceCommunicator::finalize_nccl(bool idle) {
-    const nccl::Result result = nccl_.finalize(idle);
-    if (result == nccl::success) return;
+    using Kind = NcclCommunicator::End::Kind;
+    const NcclCommunicator::End end = nccl_.finalize(idle);
+    if (end.kind == Kind::ended) return;
     comm_->failure().check();
-    const char *function = "ncclCommFinalize()";
-    vescomm_status_t status = status_of(result);
+    vescomm_status_t status = VESCOMM_ERROR_TIMEOUT;
     std::string why;
-    if (result == nccl::in_progress) {
+    if (end.kind == Kind::late) {
         // Graphs, which the log names, are no failure.
         const std::string late = calls_ ? calls_->late() : "";
         if (late.empty()) return;
-        status = VESCOMM_ERROR_TIMEOUT;
-        why = fmt::format("rank {} waited in {} until its deadline{}", rank(), function, late);
-    } else why = failure_of(function, result);
+        why = fmt::format("rank {} waited for the end of NCCL's communicator until its deadline{}",
+                          rank(), late);
+    } else {
+        status = status_of(end.result);
+        why = failure_of(end.function, end.result);
+    }
     if (usable()) comm_->fail(status, why);
+    comm_->failure().check();  // the first cause, if it was another one
     throw Error(status, why);
 }
 
@@ -97,7 +101,9 @@ bool DeviceCommunicator::wait_for_last_work() {
         if (calls_) begin_call({.kind = DeviceCall::Kind::end});
         return wait_for_device(last_work) != cuda::capture_unsupported;
     }
-    // The vescomm_comm_t was freed: no other rank learns of a failure through it.
+    // The vescomm_comm_t was freed: no other rank learns of a failure through it. Those of the node
+    // see that this one has come.
+    if (calls_) calls_->add({.kind = DeviceCall::Kind::end});
     const BackgroundCall idle = synchronize_device();
     const Deadline limit = comm_->deadline();
     while (!idle.wait(Deadline::after(std::min(limit.seconds_left(), 0.01)))) {

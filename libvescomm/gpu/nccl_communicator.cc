@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <memory>
+#include <thread>
 #include <utility>
 
 namespace vescomm::internal {
@@ -44,21 +46,38 @@ std::string NcclCommunicator::reason(nccl::Result result) const {
 
 // ---- the end ----
 
-nccl::Result NcclCommunicator::finalize(bool idle) noexcept {
-    if (options_.borrowed || !usable()) return nccl::success;
+// `taken`: the communicator belongs to another thread from now on.
+nccl::Result NcclCommunicator::finalize_and_wait(const nccl::Library &nccl, nccl::Comm comm,
+                                                 const std::atomic<bool> &taken) {
+    nccl::Result result = nccl.comm_finalize(comm);
+    // It does not block if NCCL_COMM_BLOCKING says so.
+    while (result == nccl::in_progress && !taken) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        if (const auto asked = nccl.comm_get_async_error(comm, &result); asked != nccl::success)
+            return asked;
+    }
+    return result;
+}
+
+NcclCommunicator::End NcclCommunicator::finalize(bool idle) noexcept {
+    using Kind = End::Kind;
+    if (options_.borrowed || !usable()) return {};
     if (keeps_windows_ && !idle) {
         forget("work of the device may still read windows of other ranks");
-        return nccl::success;
+        return {};
     }
     // The thread destroys it, unless this one takes it to revoke it.
     const auto taken = std::make_shared<std::atomic<bool>>(false);
-    const BackgroundCall end =
-        call_on_device(libraries_.cuda, device_,
-                       [nccl = libraries_.nccl, comm = nccl_, taken](const cuda::Runtime &) {
-                           const nccl::Result result = nccl.comm_finalize(comm);
-                           if (taken->exchange(true)) return nccl::system_error;
-                           return result == nccl::success ? nccl.comm_destroy(comm) : result;
-                       });
+    const auto destroys = std::make_shared<std::atomic<bool>>(false);
+    const BackgroundCall end = call_on_device(
+        libraries_.cuda, device_,
+        [nccl = libraries_.nccl, comm = nccl_, taken, destroys](const cuda::Runtime &) {
+            const nccl::Result result = finalize_and_wait(nccl, comm, *taken);
+            if (taken->exchange(true)) return nccl::system_error;
+            if (result != nccl::success) return result;
+            *destroys = true;
+            return nccl.comm_destroy(comm);
+        });
     const Deadline limit = comm_.deadline();
     const auto turn = [&] { return Deadline::after(std::min(limit.seconds_left(), 0.01)); };
     while (!end.wait(turn()) && !comm_.failure().broken() && !limit.expired()) continue;
@@ -68,14 +87,17 @@ nccl::Result NcclCommunicator::finalize(bool idle) noexcept {
         if (libraries_.nccl.comm_revoke != nullptr && !taken->exchange(true)) revoke();
         end.wait(end_limit(comm_));
     }
-    if (end.done() && end.result() != nccl::success) return end.result();
+    // One that was to be destroyed does not exist any more.
+    if (*destroys) nccl_ = nullptr;
+    if (end.done() && end.result() != nccl::success)
+        return {Kind::failed, end.result(), *destroys ? "ncclCommDestroy()" : "ncclCommFinalize()"};
     nccl_ = nullptr;
-    if (end.done()) return nccl::success;
+    if (end.done()) return {};
     if (!forgotten_)
         forget(
             "ncclCommFinalize() does not return; it waits for other ranks, for graphs that "
             "captured its calls, and for earlier work of their streams");
-    return nccl::in_progress;
+    return {.kind = Kind::late};
 }
 
 void NcclCommunicator::end() noexcept {

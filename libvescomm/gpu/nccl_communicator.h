@@ -67,11 +67,20 @@ public:
     // is idle.
     void keep_windows() { keeps_windows_ = true; }
 
+    struct End {
+        enum class Kind {
+            ended,
+            late,  // it does not end: within the deadline, or because `comm` breaks
+            failed,
+        };
+        Kind kind = Kind::ended;
+        nccl::Result result = nccl::success;  // if it has failed
+        const char *function = "";  // that has failed
+    };
     // Ends it in an orderly way. Needs no progress of `comm`, which may have been freed. No effect
-    // on one of the program. Returns NCCL's result; in_progress if it does not end: within the
-    // deadline, or because `comm` breaks. `idle`: no work of the device is left. Otherwise forgets
-    // one whose windows are kept.
-    nccl::Result finalize(bool idle) noexcept;
+    // on one of the program. `idle`: no work of the device is left. Otherwise forgets one whose
+    // windows are kept.
+    End finalize(bool idle) noexcept;
     // After a failure: ends the kernels of NCCL within the limit, by a revocation or by an abort.
     // Work that reads windows may follow until abort().
     void end() noexcept;
@@ -107,6 +116,8 @@ public:
     void abort_derived(Derivation &made) const noexcept;
 
 private:
+    static nccl::Result finalize_and_wait(const nccl::Library &nccl, nccl::Comm comm,
+                                          const std::atomic<bool> &taken);
     // Returns false if it does not end within the limit, or if NCCL cannot revoke it; it is
     // forgotten if it must not be used.
     bool revoke() noexcept;

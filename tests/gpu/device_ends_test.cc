@@ -239,14 +239,48 @@ TEST(DeviceEnds, AFreeNamesTheRankThatDoesNotFree) {
     run_devices(hurried(node_of_ranks(2)), [&](DeviceRank &r) {
         ASSERT_EQ(r.create(device_options()), VESCOMM_OK);
         const std::string sentence =
-            "rank 0 waited in ncclCommFinalize() until its deadline; rank 1 of this node has not "
-            "made call 1 on the device communicator, which is vescomm_gpu_comm_free()";
+            "rank 0 waited for the end of NCCL's communicator until its deadline; rank 1 of this "
+            "node has not made call 1 on the device communicator, which is "
+            "vescomm_gpu_comm_free()";
         if (r.rank == 0) expect_free(r, VESCOMM_ERROR_TIMEOUT, sentence);
         all.arrive_and_wait();
         if (r.rank == 0) return;
         EXPECT_EQ(vescomm_gpu_comm_check(r.gpu), VESCOMM_ERROR_TIMEOUT);
         EXPECT_NE(std::string(vescomm_get_last_error()).find(sentence), std::string::npos)
             << vescomm_get_last_error();
+        EXPECT_EQ(vescomm_gpu_comm_free(std::exchange(r.gpu, nullptr)), VESCOMM_OK);
+    });
+    EXPECT_EQ(take_violations(), "");
+}
+
+// Its ncclCommFinalize() returns before it ends.
+TEST(DeviceEnds, AFreeWaitsForACommunicatorThatDoesNotBlock) {
+    setenv("NCCL_COMM_BLOCKING", "0", 1);
+    std::barrier<> all(2);
+    run_device_ranks(2, device_options(), [&](DeviceRank &r) {
+        const int calls = gpu_double::calls_of("ncclCommGetAsyncError");
+        all.arrive_and_wait();
+        while (r.rank == 1 && gpu_double::calls_of("ncclCommGetAsyncError") < calls + 20)
+            std::this_thread::yield();
+        EXPECT_EQ(vescomm_gpu_comm_free(std::exchange(r.gpu, nullptr)), VESCOMM_OK)
+            << vescomm_get_last_error();
+    });
+    unsetenv("NCCL_COMM_BLOCKING");
+    EXPECT_EQ(live_communicators(), 0);
+    EXPECT_EQ(take_violations(), "");
+}
+
+// Their own communicator is no witness of the end.
+TEST(DeviceEnds, AFreeAfterTheCommunicatorNamesTheRankThatDoesNotFree) {
+    std::barrier<> all(3);
+    run_devices(hurried(node_of_ranks(3)), [&](DeviceRank &r) {
+        ASSERT_EQ(r.create(device_options()), VESCOMM_OK);
+        r.parent.value->finalize();
+        if (r.rank != 2)
+            expect_free(r, VESCOMM_ERROR_TIMEOUT,
+                        "until its deadline; rank 2 of this node has not made call 1");
+        all.arrive_and_wait();
+        if (r.rank != 2) return;
         EXPECT_EQ(vescomm_gpu_comm_free(std::exchange(r.gpu, nullptr)), VESCOMM_OK);
     });
     EXPECT_EQ(take_violations(), "");

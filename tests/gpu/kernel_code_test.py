@@ -17,7 +17,11 @@ table = Path(sys.argv[2]).read_text(encoding="utf-8")
 names = {f"vescomm_gpu_kernel_2_{name}" for name in re.findall(r"X\((\w+), \w+\)", table)}
 problems = [] if names else ["the table of kernels was not understood"]
 for architecture in ("compute_80", "compute_90", "compute_100"):
-    text = (folder / f"kernels.{architecture}.ptx").read_text(encoding="utf-8")
+    file = folder / f"kernels.{architecture}.ptx"
+    if not file.exists():
+        problems.append(f"nvcc has not kept {file.name}: remove vescomm_gpu_kernels.fatbin, and build again")
+        continue
+    text = file.read_text(encoding="utf-8")
     missing = names - set(re.findall(r"\.entry (\w+)", text))
     if missing:
         problems.append(f"{architecture} lacks {', '.join(sorted(missing))}")

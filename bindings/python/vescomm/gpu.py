@@ -297,9 +297,9 @@ class Communicator(_core.GpuCommunicator):
     ) -> None:
         """Sends one block from every rank to every rank.
 
-        If a rank sends another one a block of another size than that rank expects, both raise
-        MismatchError on one node. Counts are not compared between nodes: wait() raises
-        TimeoutError there, or the results are undefined.
+        If a rank sends another one of its node a block of another size than that rank expects,
+        they raise MismatchError, in this call or a later one. Counts are not compared between
+        nodes: wait() raises TimeoutError there, or the results are undefined.
 
         Args:
             source: a contiguous device array with source_counts[k] elements for rank k.

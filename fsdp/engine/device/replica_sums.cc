@@ -21,8 +21,8 @@ constexpr std::size_t aligned_elements = 16 / sizeof(float);
 
 }  // namespace
 
-ReplicaSums::Ordered::Ordered(const Link &link, int ranks, std::size_t elements)
-    : elements(elements) {
+void ReplicaSums::Ordered::create(const Link &link, int ranks, std::size_t most) {
+    elements = most;
     const auto parts = static_cast<std::size_t>(ranks);
     const std::size_t part =
         (elements + parts * aligned_elements - 1) / (parts * aligned_elements) * aligned_elements;
@@ -62,8 +62,10 @@ ReplicaSums::ReplicaSums(const Spec &spec, const ModelPlan &plan, const Shards &
 
 void ReplicaSums::order(std::optional<Ordered> &ordered, const Link &link, int ranks,
                         std::size_t elements) {
-    if (link.needs_order() && elements > 0)
-        ordered.emplace(link, ranks, std::min(elements, max_elements));
+    if (!link.needs_order() || elements == 0) return;
+    // The buffer outlives a failure of its creation, of which other ranks learn first.
+    ordered.emplace();
+    ordered->create(link, ranks, std::min(elements, max_elements));
 }
 
 void ReplicaSums::over_replicas() {

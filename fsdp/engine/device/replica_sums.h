@@ -35,12 +35,12 @@ public:
 private:
     // A device buffer of f32, of which each rank of a communicator sums a part.
     struct Ordered {
-        // `elements`: the most in one sum. Collective.
-        Ordered(const Link &link, int ranks, std::size_t elements);
+        // `most`: elements in one sum. Collective.
+        void create(const Link &link, int ranks, std::size_t most);
 
         Buffer buffer;
         float *data = nullptr;
-        std::size_t elements;
+        std::size_t elements = 0;
     };
 
     // Creates the buffer if the communicator needs one. Collective.

@@ -226,10 +226,10 @@ typedef struct vescomm_fsdp_spec_options {
      *  because ranks of a node share them, nor are partial sums, values in offload_folder and small
      *  tables. With VESCOMM_FSDP_DEVICE it returns memory of the device that is current, which work
      *  of any stream may use at once, such as that of cudaMalloc() or of a caching allocator; the
-     *  work of the device is complete when it gets memory back. Memory of the host (offload_to_host,
-     *  partner copies) and memory that NCCL registers are not among it then. May differ between
-     *  ranks. Copied by the call, but for its context. NULL: memory of the process, or
-     *  cudaMalloc(). */
+     *  work of the device is complete when it gets memory back. Memory of the host
+     * (offload_to_host, partner copies) and memory that NCCL registers are not among it then. May
+     * differ between ranks. Copied by the call, but for its context. NULL: memory of the process,
+     * or cudaMalloc(). */
     const vescomm_fsdp_allocator_t *allocator;
 } vescomm_fsdp_spec_options_t;
 
@@ -502,7 +502,8 @@ typedef struct vescomm_fsdp_report_t {
     uint64_t gradient_slot_bytes; /**< gradients before they are summed */
     /** Sums of a further micro-batch, before they are added. On device memory: sums that are
      *  multiplied by a factor (average, f16), and with offload_to_host sums over replicas and of
-     *  replicated parameters. */
+     *  replicated parameters. On device memory an engine whose communicator asks for reproducible
+     *  sums has at most 32 MiB more for each of these two, which no member has. */
     uint64_t scratch_bytes;
     /** persistent_bytes, slot_bytes, gradient_slot_bytes, scratch_bytes, code_bytes, partner_bytes,
      *  secondary_bytes, converted_bytes, partial_sum_bytes, widened_bytes and staged_bytes, without
@@ -1253,7 +1254,9 @@ typedef struct vescomm_fsdp_counters {
     uint64_t deviations; /**< micro-batches that deviated from the declared or recorded order */
     uint64_t skipped; /**< steps that were skipped because a gradient was or became not finite */
     int64_t steps; /**< steps that were not skipped */
-    uint64_t allocated_bytes; /**< peak_bytes of the report, as allocated now */
+    /** peak_bytes of the report, as allocated now; also what scratch_bytes says of reproducible
+     *  sums. */
+    uint64_t allocated_bytes;
     double exposed_seconds; /**< time in functions of this header, without optimizer_seconds */
     double optimizer_seconds; /**< time in optimizers and in the computation of norms */
     uint64_t group_gather_bytes; /**< as vescomm_fsdp_report_t.group_gather_bytes_per_step */

@@ -321,8 +321,8 @@ VESCOMM_API vescomm_status_t vescomm_gpu_order_stream(vescomm_gpu_comm_t *comm, 
  * @param comm  NULL: no effect.
  * @return VESCOMM_OK: also if the vescomm_comm_t was broken before; the results of work that was
  * not complete are undefined then. VESCOMM_ERROR_TIMEOUT: the work takes longer than the timeout of
- * the vescomm_comm_t, or another rank of the node does not make this call within it; the
- * vescomm_comm_t is broken. VESCOMM_ERROR_MISMATCH: as vescomm_gpu_wait().
+ * the vescomm_comm_t, or NCCL waits for a rank of the node that does not make this call within it;
+ * the vescomm_comm_t is broken. VESCOMM_ERROR_MISMATCH: as vescomm_gpu_wait().
  * VESCOMM_ERROR_INVALID_ARGUMENT: the handle was inherited by fork(); nothing happened. Otherwise
  * as vescomm_gpu_comm_check().
  *
@@ -464,10 +464,10 @@ VESCOMM_API vescomm_status_t vescomm_gpu_broadcast(vescomm_gpu_comm_t *comm, voi
 /**
  * Sends one block from every rank to every rank.
  *
- * The blocks may have any sizes, also 0. If a rank sends another one a block of another size than
- * that rank expects, both get VESCOMM_ERROR_MISMATCH on one node. Counts are not compared between
- * nodes: NCCL does not complete the call, and vescomm_gpu_wait() returns VESCOMM_ERROR_TIMEOUT, or
- * the results are undefined.
+ * The blocks may have any sizes, also 0. If a rank sends another one of its node a block of another
+ * size than that rank expects, they get VESCOMM_ERROR_MISMATCH, from this call or a later one: see
+ * the beginning of this file. Counts are not compared between nodes: NCCL does not complete the
+ * call, and vescomm_gpu_wait() returns VESCOMM_ERROR_TIMEOUT, or the results are undefined.
  *
  * @param source          source_counts[k] elements for rank k at source_offsets[k].
  * @param source_counts   number of elements for each rank, in memory of the host, from 0 to 2^40;

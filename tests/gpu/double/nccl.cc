@@ -228,6 +228,8 @@ int ncclCommInitRankConfig(nccl::Comm *out, int ranks, nccl::UniqueId id, int ra
     group.changed.notify_all();
     *out = comm;
     comm->blocking = config == nullptr || config->blocking != 0;
+    // The variable has precedence, as in NCCL.
+    if (const char *text = std::getenv("NCCL_COMM_BLOCKING")) comm->blocking = *text != '0';
     if (!comm->blocking) return nccl::in_progress;
     group.changed.wait(lock, [&] { return comm->aborted || comm->dead || group.arrived == ranks; });
     return comm->error;
