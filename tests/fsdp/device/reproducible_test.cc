@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "fsdp/device/training.h"
+#include "fsdp/device/without_memory.h"
 #include "fsdp/replicated.h"
 
 namespace vescomm::fsdp::testing {
@@ -152,6 +153,11 @@ TEST_F(DeviceReproducible, LargeShardsAreSummedInParts) {
     const std::vector<UnitModel> units = {{"large", {{.name = "w", .shape = {(9 << 20) + 5}}}}};
     const vescomm_fsdp_spec_options_t options = vescomm_fsdp_spec_options_init();
     EXPECT_TRUE(on_devices(2, options, "ddp", units) == on_host(2, options, "ddp", units));
+}
+
+// Buffers for these sums are created after all others.
+TEST_F(DeviceReproducible, ACreationWithoutMemoryOnOneRankIsNoMismatch) {
+    expect_no_mismatch_without_memory("hsdp:2", with_replicated(), 300);
 }
 
 // The text of the error that the creation of an engine has on all ranks.

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "fsdp/device/training.h"
+#include "fsdp/device/without_memory.h"
 
 namespace vescomm::fsdp::testing {
 namespace {
@@ -169,33 +170,8 @@ TEST(DeviceWaits, DifferentEventsAreNamed) {
     }
 }
 
-// Memory that one rank lacks at any time is no difference between programs.
 TEST(DeviceWaits, ACreationWithoutMemoryOnOneRankIsNoMismatch) {
-    for (int call = 0; call < 24; ++call) {
-        SCOPED_TRACE(call);
-        std::barrier<> all(4);
-        std::atomic<int> failed{0};
-        run_ranks(4, [&](Communicator &comm) {
-            const gpu_double::Device device(comm.rank());
-            const Described described = describe(small_model(), "hsdp:2", on_device());
-            if (comm.rank() == 0)
-                gpu_double::fail_call("ncclMemAlloc", call,
-                                      vescomm::internal::nccl::unhandled_cuda_error);
-            all.arrive_and_wait();
-            try {
-                const Engine engine(described.spec, comm);
-            } catch (const Error &error) {
-                ++failed;
-                EXPECT_TRUE(error.status() == VESCOMM_ERROR_OUT_OF_MEMORY ||
-                            error.status() == VESCOMM_ERROR_ABORTED)
-                    << error.what();
-            }
-            all.arrive_and_wait();
-        });
-        gpu_double::fail_call("", 0, 0);
-        EXPECT_TRUE(failed == 0 || failed == 4) << failed;
-        EXPECT_EQ(gpu_double::take_violations(), "");
-    }
+    expect_no_mismatch_without_memory("hsdp:2", small_model(), 100);
 }
 
 TEST(DeviceWaits, EndWhenAnotherRankFails) {
