@@ -85,6 +85,10 @@ std::string DeviceCallMatch::add(const DeviceCall &call, const ExchangeCounts &c
     }
 }
 
+void DeviceCallMatch::leave() noexcept {
+    own_board().write(++calls_, {.kind = DeviceCall::Kind::end}, {}, members_);
+}
+
 std::string DeviceCallMatch::difference(std::uint64_t number, const DeviceCall &mine, int rank,
                                         const DeviceCall &other) const {
     const bool places = mine.data != other.data || mine.source != other.source;

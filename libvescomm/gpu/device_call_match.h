@@ -31,6 +31,9 @@ public:
     // calls that have come from other nodes. Without memory nothing is compared.
     // `counts`: of an exchange; they are compared with those of all ranks of the node.
     std::string add(const DeviceCall &call, const ExchangeCounts &counts = {}) noexcept;
+    // This rank frees the device communicator after its vescomm_comm_t: its last call, which is
+    // compared with nothing. The other ranks of the node see that it has come.
+    void leave() noexcept;
     // Compares with all ranks of the node, and with calls that have come from other nodes.
     std::string compare_all();
     // This rank has waited long, or has failed: sends its last calls to other nodes. add() does so

@@ -101,9 +101,8 @@ bool DeviceCommunicator::wait_for_last_work() {
         if (calls_) begin_call({.kind = DeviceCall::Kind::end});
         return wait_for_device(last_work) != cuda::capture_unsupported;
     }
-    // The vescomm_comm_t was freed: no other rank learns of a failure through it. Those of the node
-    // see that this one has come.
-    if (calls_) calls_->add({.kind = DeviceCall::Kind::end});
+    // The vescomm_comm_t was freed: no other rank learns of a failure through it.
+    if (calls_) calls_->leave();
     const BackgroundCall idle = synchronize_device();
     const Deadline limit = comm_->deadline();
     while (!idle.wait(Deadline::after(std::min(limit.seconds_left(), 0.01)))) {

@@ -69,6 +69,7 @@ template <typename Options, typename Step>
 void step_on_host(Bytes &parameters, const Parameters &p, const Options &options,
                   const vescomm_gpu_piece_t &piece, const Step &step) {
     const auto count = static_cast<std::size_t>(piece.count);
+    if (count == 0) return;
     std::uint8_t *at = parameters.data() + static_cast<std::size_t>(piece.target) * size_of(p.type);
     Floats wide(count);
     kernels().convert(wide.data(), VESCOMM_F32, at, p.type, count);

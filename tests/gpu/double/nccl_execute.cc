@@ -56,15 +56,18 @@ T combine(T a, T b, nccl::Op op) {
         if (std::isnan(static_cast<double>(a))) return b;
         if (std::isnan(static_cast<double>(b))) return a;
     }
+    // Whole numbers wrap around.
+    using Unsigned = typename std::conditional_t<std::is_integral_v<T>, std::make_unsigned<T>,
+                                                 std::type_identity<T>>::type;
     switch (op) {
         case nccl::prod:
-            return static_cast<T>(a * b);
+            return static_cast<T>(static_cast<Unsigned>(a) * static_cast<Unsigned>(b));
         case nccl::max:
             return std::max(a, b);
         case nccl::min:
             return std::min(a, b);
         default:
-            return static_cast<T>(a + b);
+            return static_cast<T>(static_cast<Unsigned>(a) + static_cast<Unsigned>(b));
     }
 }
 
