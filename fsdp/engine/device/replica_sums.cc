@@ -21,7 +21,7 @@ constexpr std::size_t aligned_elements = 16 / sizeof(float);
 
 }  // namespace
 
-void ReplicaSums::Ordered::create(const Link &link, int ranks, std::size_t most) {
+void OrderedSums::create(const Link &link, int ranks, std::size_t most) {
     elements = most;
     const auto parts = static_cast<std::size_t>(ranks);
     const std::size_t part =
@@ -60,7 +60,7 @@ ReplicaSums::ReplicaSums(const Spec &spec, const ModelPlan &plan, const Shards &
     });
 }
 
-void ReplicaSums::order(std::optional<Ordered> &ordered, const Link &link, int ranks,
+void ReplicaSums::order(std::optional<OrderedSums> &ordered, const Link &link, int ranks,
                         std::size_t elements) {
     if (!link.needs_order() || elements == 0) return;
     // The buffer outlives a failure of its creation, of which other ranks learn first.
@@ -83,7 +83,7 @@ std::uint64_t ReplicaSums::bytes() const {
     return bytes;
 }
 
-void ReplicaSums::all_reduce(Link &link, const std::optional<Ordered> &ordered, int ranks,
+void ReplicaSums::all_reduce(Link &link, const std::optional<OrderedSums> &ordered, int ranks,
                              std::span<float> gradients) {
     if (!ordered && shards_.on_device())
         return sum_part(link, ordered, ranks, gradients, gradients.data());
@@ -98,7 +98,7 @@ void ReplicaSums::all_reduce(Link &link, const std::optional<Ordered> &ordered, 
                  gradients.subspan(begin, std::min(most, gradients.size() - begin)), sum);
 }
 
-void ReplicaSums::sum_part(Link &link, const std::optional<Ordered> &ordered, int ranks,
+void ReplicaSums::sum_part(Link &link, const std::optional<OrderedSums> &ordered, int ranks,
                            std::span<float> part, float *sum) {
     if (part.empty()) return;
     const cuda::Stream stream = streams_.reduce();

@@ -15,6 +15,16 @@
 
 namespace vescomm::fsdp::device {
 
+// A device buffer of f32, of which each rank of a communicator sums a part.
+struct OrderedSums {
+    // `most`: elements in one sum. Collective.
+    void create(const Link &link, int ranks, std::size_t most);
+
+    Buffer buffer;
+    float *data = nullptr;
+    std::size_t elements = 0;
+};
+
 // Sums gradient shards over replicas, and those of replicated parameters over all ranks.
 //
 // NCCL sums in any order. If the communicators ask for reproducible sums, kernels add the values of
@@ -33,25 +43,15 @@ public:
     std::uint64_t bytes() const;
 
 private:
-    // A device buffer of f32, of which each rank of a communicator sums a part.
-    struct Ordered {
-        // `most`: elements in one sum. Collective.
-        void create(const Link &link, int ranks, std::size_t most);
-
-        Buffer buffer;
-        float *data = nullptr;
-        std::size_t elements = 0;
-    };
-
     // Creates the buffer if the communicator needs one. Collective.
-    static void order(std::optional<Ordered> &ordered, const Link &link, int ranks,
+    static void order(std::optional<OrderedSums> &ordered, const Link &link, int ranks,
                       std::size_t elements);
     // Sums gradient shards over the `ranks` ranks of a communicator, in parts if they cannot be
     // summed where they are.
-    void all_reduce(Link &link, const std::optional<Ordered> &ordered, int ranks,
+    void all_reduce(Link &link, const std::optional<OrderedSums> &ordered, int ranks,
                     std::span<float> gradients);
     // Sums a part, with the sums in `sum` on the way, which may be the part.
-    void sum_part(Link &link, const std::optional<Ordered> &ordered, int ranks,
+    void sum_part(Link &link, const std::optional<OrderedSums> &ordered, int ranks,
                   std::span<float> part, float *sum);
 
     const Spec &spec_;
@@ -60,7 +60,7 @@ private:
     const Bytes &scratch_;
     Links &links_;
     Streams &streams_;
-    std::optional<Ordered> replicas_, world_;  // none: NCCL sums
+    std::optional<OrderedSums> replicas_, world_;  // none: NCCL sums
 };
 
 }  // namespace vescomm::fsdp::device
