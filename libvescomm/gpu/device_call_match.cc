@@ -19,11 +19,6 @@ constexpr std::size_t max_names = 4096;
 // Calls of neighbours that wait until this rank has made its own.
 constexpr std::size_t max_unexpected = 256;
 
-std::vector<int> members_of(const Communicator &comm) {
-    const auto &members = comm.nodes().members(comm.nodes().node_of(comm.rank()));
-    return {members.begin(), members.end()};
-}
-
 std::size_t max_members(const Nodes &nodes) {
     std::size_t most = 0;
     for (int node = 0; node < nodes.count(); ++node)
@@ -40,8 +35,8 @@ std::string on_this_node(std::vector<int> &ranks) {
 }  // namespace
 
 DeviceCallMatch::DeviceCallMatch(const std::shared_ptr<Communicator> &comm)
-    : members_(members_of(*comm)),
-      own_(static_cast<std::size_t>(std::ranges::find(members_, comm->rank()) - members_.begin())),
+    : members_(comm->nodes().members(comm->nodes().node_of(comm->rank()))),
+      own_(static_cast<std::size_t>(comm->nodes().local_rank(comm->rank()))),
       max_members_(max_members(comm->nodes())),
       memory_(Memory::create(comm, DeviceCallBoard::bytes(max_members_), VESCOMM_HOST,
                              VESCOMM_PER_RANK)),

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -70,7 +71,7 @@ private:
     std::string difference(std::uint64_t number, const DeviceCall &mine, int rank,
                            const DeviceCall &other) const;
 
-    const std::vector<int> members_;  // the ranks of this node
+    const std::span<const int> members_;  // the ranks of this node
     const std::size_t own_;  // this rank among them
     const std::size_t max_members_;  // of any node
     const std::shared_ptr<Memory> memory_;

@@ -5,16 +5,11 @@
 #include <algorithm>
 #include <bit>
 
+#include "schedule/rails.h"
+
 namespace vescomm::internal {
 
 namespace {
-
-std::uint32_t largest_node(const Nodes &nodes) {
-    std::size_t largest = 1;
-    for (int node = 0; node < nodes.count(); ++node)
-        largest = std::max(largest, nodes.members(node).size());
-    return static_cast<std::uint32_t>(largest);
-}
 
 // Working set in bytes of the ranks of a host, which share its cache.
 double footprint(const AnyProblem &problem, const ElementBytes &bytes, const Machine &machine) {

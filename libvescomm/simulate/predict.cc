@@ -6,6 +6,8 @@
 #include <bit>
 #include <cmath>
 
+#include "schedule/rails.h"
+
 namespace vescomm::internal {
 
 namespace {
@@ -13,13 +15,6 @@ namespace {
 constexpr int max_ranks = 32;  // largest simulated number of ranks
 constexpr int max_ranks_logarithmic = 64;  // for Growth::logarithmic: these have fewer steps
 constexpr int max_of_a_node = 8;  // largest simulated node if there are several nodes
-
-int largest_node(const Nodes &nodes) {
-    std::size_t largest = 0;
-    for (int node = 0; node < nodes.count(); ++node)
-        largest = std::max(largest, nodes.members(node).size());
-    return static_cast<int>(largest);
-}
 
 // True if every rank receives or contributes the whole vector. The size of the vector then does not
 // change when ranks are left out.

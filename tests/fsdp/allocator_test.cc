@@ -5,69 +5,32 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <map>
 
 #include "fsdp/checkpoint/checkpoint_ranks.h"
+#include "fsdp/counting_allocator.h"
 #include "fsdp/refused.h"
-#include "fsdp/training.h"
 
 namespace vescomm::fsdp::testing {
 namespace {
 
 using checkpoint::testing_support::TemporaryFolder;
 
-// Counts what it gives. Its memory has other contents than zero.
-class Counting {
+class Counting : public CountingAllocator {
 public:
-    vescomm_fsdp_allocator_t allocator() {
-        vescomm_fsdp_allocator_t made = vescomm_fsdp_allocator_init();
-        made.context = this;
-        made.allocate = [](void *context, std::uint64_t bytes, std::uint64_t alignment) {
-            return static_cast<Counting *>(context)->allocate(bytes, alignment);
-        };
-        made.deallocate = [](void *context, void *memory, std::uint64_t bytes) {
-            static_cast<Counting *>(context)->deallocate(memory, bytes);
-        };
-        return made;
-    }
-    std::uint64_t live() const { return live_; }
-    int calls() const { return calls_; }
-    // The call of this number, from 1, returns NULL. 0: none.
-    void fail_at(int call) { failing_ = call; }
     // Addresses that are not aligned.
     void shift(std::uint64_t bytes) { shift_ = bytes; }
 
 private:
-    void *allocate(std::uint64_t bytes, std::uint64_t alignment) {
-        EXPECT_GT(bytes, 0u);
-        EXPECT_EQ(alignment, 64u);
-        if (++calls_ == failing_) return nullptr;
+    void *give(std::uint64_t bytes) override {
         auto *memory =
             static_cast<std::byte *>(std::aligned_alloc(64, (bytes + shift_ + 63) / 64 * 64));
         std::memset(memory, 0xa5, bytes + shift_);
-        sizes_[memory + shift_] = bytes;
-        live_ += bytes;
         return memory + shift_;
     }
-    void deallocate(void *memory, std::uint64_t bytes) {
-        const auto found = sizes_.find(memory);
-        ASSERT_NE(found, sizes_.end());
-        EXPECT_EQ(found->second, bytes);
-        sizes_.erase(found);
-        live_ -= bytes;
-        std::free(static_cast<std::byte *>(memory) - shift_);
-    }
+    void take(void *memory) override { std::free(static_cast<std::byte *>(memory) - shift_); }
 
-    std::map<void *, std::uint64_t> sizes_;
-    std::uint64_t live_ = 0, shift_ = 0;
-    int calls_ = 0, failing_ = 0;
+    std::uint64_t shift_ = 0;
 };
-
-std::vector<UnitModel> mixed_model() {
-    std::vector<UnitModel> units = odd_model();
-    units[1].parameters[1].flags = VESCOMM_FSDP_REPLICATED;
-    return units;
-}
 
 struct Case {
     std::string name, preset = "zero3";
@@ -147,31 +110,9 @@ TEST(Allocator, ThatHasNoMoreIsAnErrorOnAllRanks) {
     base.partner_copy = 1;
     base.gather_type = base.reduce_type = VESCOMM_I8;
     const Training training{.steps = 1, .micro_batches = 2};
-    bool failed = true;
-    int call = 0;
-    while (failed) {
-        ASSERT_LT(++call, 200);
-        failed = false;
-        run_ranks(2, [&](Communicator &comm) {
-            Counting counting;
-            const vescomm_fsdp_allocator_t allocator = counting.allocator();
-            vescomm_fsdp_spec_options_t options = base;
-            options.allocator = &allocator;
-            if (comm.rank() == 1) counting.fail_at(call);
-            const Described described = describe(odd_model(), "zero3", options);
-            try {
-                train(comm, described, training);
-                EXPECT_FALSE(comm.rank() == 1 && counting.calls() >= call);
-            } catch (const Error &error) {
-                EXPECT_NE(error.status(), VESCOMM_ERROR_TIMEOUT) << error.what();
-                if (comm.rank() == 1) {
-                    EXPECT_EQ(error.status(), VESCOMM_ERROR_OUT_OF_MEMORY) << error.what();
-                    failed = true;
-                }
-            }
-            EXPECT_EQ(counting.live(), 0u);
-        });
-    }
+    const int call = fail_each_call<Counting>(
+        odd_model(), base, 200,
+        [&](Communicator &comm, const Described &described) { train(comm, described, training); });
     EXPECT_GT(call, 10);
 }
 

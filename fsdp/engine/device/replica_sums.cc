@@ -22,10 +22,9 @@ constexpr std::size_t aligned_elements = 16 / sizeof(float);
 }  // namespace
 
 void OrderedSums::create(const Link &link, int ranks, std::size_t most) {
-    elements = most;
     const auto parts = static_cast<std::size_t>(ranks);
     const std::size_t part =
-        (elements + parts * aligned_elements - 1) / (parts * aligned_elements) * aligned_elements;
+        (most + parts * aligned_elements - 1) / (parts * aligned_elements) * aligned_elements;
     const std::vector<std::int64_t> counts(parts, static_cast<std::int64_t>(part));
     const Layout layout = Layout::from_counts(counts);
     vescomm_gpu_buffer_options_t options = vescomm_gpu_buffer_options_init();
@@ -40,6 +39,7 @@ void OrderedSums::create(const Link &link, int ranks, std::size_t most) {
     vescomm_view_t view = {};
     check(vescomm_gpu_buffer_get_data(made, &view));
     data = static_cast<float *>(view.data);
+    elements = static_cast<std::size_t>(view.elements);
 }
 
 ReplicaSums::ReplicaSums(const Spec &spec, const ModelPlan &plan, const Shards &shards,

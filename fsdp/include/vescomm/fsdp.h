@@ -226,10 +226,10 @@ typedef struct vescomm_fsdp_spec_options {
      *  because ranks of a node share them, nor are partial sums, values in offload_folder and small
      *  tables. With VESCOMM_FSDP_DEVICE it returns memory of the device that is current, which work
      *  of any stream may use at once, such as that of cudaMalloc() or of a caching allocator; the
-     *  work of the device is complete when it gets memory back. Memory of the host
-     * (offload_to_host, partner copies) and memory that NCCL registers are not among it then. May
-     * differ between ranks. Copied by the call, but for its context. NULL: memory of the process,
-     * or cudaMalloc(). */
+     *  work of the device is complete when it gets memory back. Memory of the host, such as that of
+     *  partner copies, and memory that NCCL registers are not among it then. May differ between
+     *  ranks. Copied by the call, but for its context. NULL: memory of the process, or of
+     *  cudaMalloc(). */
     const vescomm_fsdp_allocator_t *allocator;
 } vescomm_fsdp_spec_options_t;
 

@@ -3,65 +3,25 @@
 
 // Engines on device memory in memory of the program's allocator.
 #include <cstdlib>
-#include <map>
 #include <string>
 #include <vector>
 
+#include "fsdp/counting_allocator.h"
 #include "fsdp/device/training.h"
 
 namespace vescomm::fsdp::testing {
 namespace {
 
-// Counts the memory of the device that it gives, whose contents are not zero.
-class Counting {
-public:
-    vescomm_fsdp_allocator_t allocator() {
-        vescomm_fsdp_allocator_t made = vescomm_fsdp_allocator_init();
-        made.context = this;
-        made.allocate = [](void *context, std::uint64_t bytes, std::uint64_t) {
-            return static_cast<Counting *>(context)->allocate(bytes);
-        };
-        made.deallocate = [](void *context, void *memory, std::uint64_t bytes) {
-            static_cast<Counting *>(context)->deallocate(memory, bytes);
-        };
-        return made;
-    }
-    std::uint64_t live() const { return live_; }
-    int calls() const { return calls_; }
-    // The call of this number, from 1, returns NULL. 0: none.
-    void fail_at(int call) { failing_ = call; }
-
-private:
-    void *allocate(std::uint64_t bytes) {
-        if (++calls_ == failing_) return nullptr;
+class Counting : public CountingAllocator {
+    void *give(std::uint64_t bytes) override {
         void *memory = nullptr;
         EXPECT_EQ(cudaMalloc(&memory, bytes), 0);
         EXPECT_EQ(cudaMemsetAsync(memory, 0xa5, bytes, nullptr), 0);
         EXPECT_EQ(cudaStreamSynchronize(nullptr), 0);
-        sizes_[memory] = bytes;
-        live_ += bytes;
         return memory;
     }
-    // The double reports work that is not complete. cudaFree() would wait for it.
-    void deallocate(void *memory, std::uint64_t bytes) {
-        const auto found = sizes_.find(memory);
-        ASSERT_NE(found, sizes_.end());
-        EXPECT_EQ(found->second, bytes);
-        sizes_.erase(found);
-        live_ -= bytes;
-        EXPECT_EQ(cudaFree(memory), 0);
-    }
-
-    std::map<void *, std::uint64_t> sizes_;
-    std::uint64_t live_ = 0;
-    int calls_ = 0, failing_ = 0;
+    void take(void *memory) override { EXPECT_EQ(cudaFree(memory), 0); }
 };
-
-std::vector<UnitModel> mixed_model() {
-    std::vector<UnitModel> units = odd_model();
-    units[1].parameters[1].flags = VESCOMM_FSDP_REPLICATED;
-    return units;
-}
 
 struct Case {
     std::string name, preset = "zero3";
@@ -129,31 +89,10 @@ TEST(DeviceAllocator, ThatHasNoMoreIsAnErrorOnAllRanks) {
     vescomm_fsdp_spec_options_t base = on_device();
     base.average = 1;
     base.gather_type = base.reduce_type = VESCOMM_I8;
-    bool failed = true;
-    int call = 0;
-    while (failed) {
-        ASSERT_LT(++call, 100);
-        failed = false;
-        run_ranks(2, [&](Communicator &comm) {
-            Counting counting;
-            const vescomm_fsdp_allocator_t allocator = counting.allocator();
-            vescomm_fsdp_spec_options_t options = base;
-            options.allocator = &allocator;
-            if (comm.rank() == 1) counting.fail_at(call);
-            const Described described = describe(mixed_model(), "zero3", options);
-            try {
-                train_on_device(comm, described, {.steps = 1});
-                EXPECT_FALSE(comm.rank() == 1 && counting.calls() >= call);
-            } catch (const Error &error) {
-                EXPECT_NE(error.status(), VESCOMM_ERROR_TIMEOUT) << error.what();
-                if (comm.rank() == 1) {
-                    EXPECT_EQ(error.status(), VESCOMM_ERROR_OUT_OF_MEMORY) << error.what();
-                    failed = true;
-                }
-            }
-            EXPECT_EQ(counting.live(), 0u);
-        });
-    }
+    const int call = fail_each_call<Counting>(mixed_model(), base, 100,
+                                              [](Communicator &comm, const Described &described) {
+                                                  train_on_device(comm, described, {.steps = 1});
+                                              });
     EXPECT_GT(call, 3);
     EXPECT_EQ(gpu_double::take_violations(), "");
 }
