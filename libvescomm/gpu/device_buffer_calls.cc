@@ -91,6 +91,7 @@ void run_group(const char *function, DeviceCommunicator &comm,
         call.reduction = reductions.empty() ? nullptr : &reductions[k];
         call.place = buffers[k]->place();
         parts.choose(call, *buffers[k]);
+        if (is_one_call_in_place(call.method)) call.shard_place = call.place;
         begun.push_back(device_call(call, buffers[k]->type()));
         if (call.placement->sum() == 0) continue;
         if (!uses_nccl(call.method)) call.peers = buffers[k]->peers(comm);

@@ -133,8 +133,11 @@ std::string DeviceCall::text(const BufferNames &names, bool places) const {
                                digest & 0xfffff, internal::name_of(method));
     if (places) {
         details += (data.in == Place::In::memory ? ", at " : ", in ") + text_of(data, names);
-        if (kind == Kind::all_reduce && source != data)
-            details += ", from " + text_of(source, names);
+        const bool has_source =
+            kind == Kind::all_reduce || (is_ragged(kind) && is_one_call_in_place(method));
+        if (has_source && source != data)
+            details +=
+                (kind == Kind::reduce_scatter_v ? ", to " : ", from ") + text_of(source, names);
     }
     return fmt::format("{} of {} {} ({})", name_of(kind), elements, name_of_type(type), details);
 }

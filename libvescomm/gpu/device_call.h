@@ -54,7 +54,9 @@ struct DeviceCall {
     // The whole buffer of a ragged collective, the data of a broadcast, the output of an
     // all_reduce, what is freed. In memory of the program if there are no elements.
     Place data{};
-    Place source{};  // all_reduce
+    // The source of an all_reduce. Of a ragged collective that is one call of NCCL in place: the
+    // shard of this rank, or the whole buffer if the shard is there.
+    Place source{};
 
     void set_shards(const DevicePlacement &placement);
     // The call as another rank reads it.

@@ -19,9 +19,8 @@ void run_checked(const char *function, DeviceCommunicator &comm, RaggedCall call
     const DevicePlacement &placement = *call.placement;
     const bool reduces = call.reduction != nullptr;
     call.method = choose_device_method(problem_of(comm, placement, reduces)).method;
-    if (placement.sum() != 0) call.place = comm.place_of(call.whole);
-    const DeviceCall begun = device_call(call, type);
-    if (placement.sum() == 0) return comm.begin_call(begun);
+    if (placement.sum() == 0) return comm.begin_call(device_call(call, type));
+    call.place = comm.place_of(call.whole);
     check_pointer(function, reduces ? "source" : "output", call.whole, type);
     char *own = call.whole + placement.begin(comm.rank());
     call.shard = shard != nullptr ? shard : own;
@@ -29,7 +28,9 @@ void run_checked(const char *function, DeviceCommunicator &comm, RaggedCall call
     check_overlap(function, call.shard, placement.bytes(comm.rank()), call.whole, placement.size(),
                   own);
     call.workspace = comm.workspace();
-    comm.begin_call(begun);
+    if (is_one_call_in_place(call.method))
+        call.shard_place = call.shard == own ? call.place : comm.place_of(call.shard);
+    comm.begin_call(device_call(call, type));
     run(comm, {&call, 1}, stream);
     comm.end_call(stream);
 }

@@ -41,6 +41,12 @@ constexpr bool uses_nccl(DeviceMethod method) {
     return method != DeviceMethod::peer && method != DeviceMethod::copy_engine;
 }
 
+// True: the shard and the whole buffer are the arrays of one call of NCCL. Each of the two is then
+// registered on all ranks or on none.
+constexpr bool is_one_call_in_place(DeviceMethod method) {
+    return method == DeviceMethod::equal || method == DeviceMethod::padded_in_place;
+}
+
 // "equal", "padded_in_place", "padded", "rooted", "messages", "peer",
 // "copy_engine".
 std::string_view name_of(DeviceMethod method);

@@ -19,7 +19,8 @@ public:
 
     // Copies that come before the calls of NCCL.
     void before() const {
-        if (call_.method == DeviceMethod::messages) copy(at(own_), call_.shard, own_);
+        if (call_.method == DeviceMethod::messages || is_copied_into_place())
+            copy(at(own_), call_.shard, own_);
         if (call_.method != DeviceMethod::padded) return;
         if (call_.reduction == nullptr) return copy(slot(own_), call_.shard, own_);
         // The gaps hold bytes of earlier calls. Their sums stay in the gaps.
@@ -59,6 +60,13 @@ private:
     char *slot(int rank) const {
         return call_.workspace + static_cast<std::uint64_t>(rank) * slot_bytes();
     }
+    // NCCL permits no broadcast between registered memory and other memory: if only one of the
+    // shard and the whole buffer is registered, the shard is broadcast from its place in the
+    // buffer.
+    bool is_copied_into_place() const {
+        return call_.method == DeviceMethod::rooted && call_.reduction == nullptr &&
+               call_.shard != at(own_) && comm_.place_of(call_.shard).in != call_.place.in;
+    }
     // An empty shard at the end of packed ones does not begin at its multiple of the stride, where
     // NCCL expects it.
     char *strided_shard() const {
@@ -89,10 +97,11 @@ private:
     }
 
     void add_broadcasts(NcclGroup &group) const {
+        const char *shard = is_copied_into_place() ? at(own_) : call_.shard;
         for (int rank = 0; rank < shards_.ranks(); ++rank) {
             if (shards_.bytes(rank) == 0) continue;
             group.add("ncclBroadcast()", [&] {
-                return nccl().broadcast(rank == own_ ? call_.shard : at(rank), at(rank),
+                return nccl().broadcast(rank == own_ ? shard : at(rank), at(rank),
                                         shards_.bytes(rank), nccl::u8, rank, comm_.nccl(), stream_);
             });
         }
@@ -114,8 +123,8 @@ private:
             if (rank == own_) continue;
             if (shards_.bytes(own_) != 0)
                 group.add("ncclSend()", [&] {
-                    return nccl().send(call_.shard, shards_.bytes(own_), nccl::u8, rank,
-                                       comm_.nccl(), stream_);
+                    return nccl().send(at(own_), shards_.bytes(own_), nccl::u8, rank, comm_.nccl(),
+                                       stream_);
                 });
             if (shards_.bytes(rank) != 0)
                 group.add("ncclRecv()", [&] {
@@ -141,7 +150,8 @@ DeviceCall device_call(const RaggedCall &call, vescomm_type_t type) {
         .type = type,
         .op = reduces ? call.reduction->own_op : VESCOMM_SUM,
         .method = call.method,
-        .data = call.place};
+        .data = call.place,
+        .source = call.shard_place};
     made.set_shards(*call.placement);
     return made;
 }

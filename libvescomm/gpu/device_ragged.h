@@ -33,6 +33,7 @@ struct RaggedCall {
     // For `peer` and `copy_engine`: the address of the whole buffer of each rank.
     std::vector<char *> peers;
     DeviceCall::Place place;  // of `whole`, if there are elements
+    DeviceCall::Place shard_place;  // of `shard`: DeviceCall::source
 };
 
 // The call as it is compared between ranks.

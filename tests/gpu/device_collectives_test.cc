@@ -310,6 +310,51 @@ TEST(DeviceMemory, IsRegisteredUntilItIsFreed) {
     EXPECT_EQ(take_violations(), "");
 }
 
+// The shard and the whole buffer may be in memory of vescomm, or one of them, on all ranks.
+TEST(DeviceMemory, HoldsOneOfTwoArrays) {
+    for (const char *method : methods)
+        run_device_ranks(3, device_options(method), [&](DeviceRank &r) {
+            for (const auto &counts : {std::vector<std::int64_t>{4, 4, 4}, {5, 0, 3}, {0, 2, 9}}) {
+                const VectorLayout layout(counts);
+                const std::size_t all = layout.elements(), own = layout.count(r.rank);
+                void *memory = nullptr;
+                ASSERT_EQ(vescomm_gpu_malloc(r.gpu, 4096, &memory), VESCOMM_OK);
+                auto *registered = static_cast<float *>(memory), *other = r.array<float>(64);
+                const auto check = [&](float *whole, float *shard) {
+                    r.write(shard, std::vector<float>(own + 1, static_cast<float>(r.rank)));
+                    const auto status = vescomm_gpu_all_gather_v(r.gpu, layout, VESCOMM_F32, shard,
+                                                                 whole, r.stream);
+                    if (!suits(method, counts, false)) {
+                        EXPECT_EQ(status, VESCOMM_ERROR_UNSUPPORTED);
+                        return;
+                    }
+                    ASSERT_EQ(status, VESCOMM_OK) << vescomm_get_last_error();
+                    if (suits(method, counts, true)) {
+                        ASSERT_EQ(vescomm_gpu_reduce_scatter_v(r.gpu, layout, VESCOMM_F32,
+                                                               VESCOMM_SUM, whole, shard, r.stream),
+                                  VESCOMM_OK)
+                            << vescomm_get_last_error();
+                    }
+                    ASSERT_EQ(vescomm_gpu_wait(r.gpu, r.stream), VESCOMM_OK)
+                        << vescomm_get_last_error();
+                    for (int k = 0; k < r.ranks; ++k)
+                        EXPECT_EQ(r.read(whole + layout.begin(k), layout.count(k)),
+                                  std::vector<float>(layout.count(k), static_cast<float>(k)));
+                    const float sum = static_cast<float>(r.ranks * r.rank);
+                    EXPECT_EQ(
+                        r.read(shard, own),
+                        std::vector<float>(
+                            own, suits(method, counts, true) ? sum : static_cast<float>(r.rank)));
+                };
+                check(registered, other);
+                check(other, registered);
+                check(registered, registered + all);
+                EXPECT_EQ(vescomm_gpu_mfree(r.gpu, memory), VESCOMM_OK);
+            }
+        });
+    EXPECT_EQ(take_violations(), "");
+}
+
 // ---- the explanation ----
 
 TEST(DeviceExplain, ShowsMethodsAndPredictions) {

@@ -193,14 +193,14 @@ TEST(DeviceMismatch, IsFoundInSwappedBuffers) {
 
 TEST(DeviceMismatch, IsFoundInPlacesOfArrays) {
     std::barrier all(2);
-    enum Case { offset, source, unregistered, broadcast, gather, cases };
+    enum Case { offset, source, unregistered, broadcast, gather, shard, beside, output, cases };
     for (int k = 0; k < cases; ++k) {
         SCOPED_TRACE(k);
         run_device_ranks(2, device_options(), [&](DeviceRank &r) {
             void *memory = nullptr;
             ASSERT_EQ(vescomm_gpu_malloc(r.gpu, 8192, &memory), VESCOMM_OK);
             auto *begin = static_cast<float *>(memory), *other = begin + 64;
-            if (k == unregistered) other = r.array<float>(16);
+            if (k == unregistered || k == beside) other = r.array<float>(16);
             auto *mine = r.rank == 1 ? other : begin;
             const auto call = [&] {
                 if (k == broadcast)
@@ -208,6 +208,12 @@ TEST(DeviceMismatch, IsFoundInPlacesOfArrays) {
                 if (k == gather)
                     return vescomm_gpu_all_gather_v(r.gpu, VectorLayout({8, 8}), VESCOMM_F32,
                                                     nullptr, mine, r.stream);
+                if (k == shard || k == beside)  // rank 0 in place
+                    return vescomm_gpu_all_gather_v(r.gpu, VectorLayout({8, 8}), VESCOMM_F32,
+                                                    r.rank == 0 ? nullptr : mine, begin, r.stream);
+                if (k == output)
+                    return vescomm_gpu_reduce_scatter_v(r.gpu, VectorLayout({8, 8}), VESCOMM_F32,
+                                                        VESCOMM_SUM, begin + 128, mine, r.stream);
                 return vescomm_gpu_all_reduce(r.gpu, mine, k == source ? begin + 128 : mine, 16,
                                               VESCOMM_F32, VESCOMM_SUM, r.stream);
             };
@@ -215,9 +221,10 @@ TEST(DeviceMismatch, IsFoundInPlacesOfArrays) {
             auto status = call();
             all.arrive_and_wait();
             if (status == VESCOMM_OK) status = vescomm_gpu_wait(r.gpu, r.stream);
-            expect_mismatch_text(
-                status, {"byte 0 of allocation ", k == unregistered ? "memory of the program) on"
-                                                                    : "byte 256 of allocation "});
+            expect_mismatch_text(status,
+                                 {"byte 0 of allocation ", k == unregistered || k == beside
+                                                               ? "memory of the program) on"
+                                                               : "byte 256 of allocation "});
         });
     }
     take_violations();

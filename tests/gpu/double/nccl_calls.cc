@@ -89,9 +89,11 @@ nccl::Result checked_call(const char *function, ncclComm *comm, cuda::Stream str
         violation(std::string(function) + " on device " + std::to_string(device) +
                   ", and the communicator is on device " + std::to_string(comm->device));
     check_overlap(made, *comm);
+    // NCCL does not use the registration of the output of ncclReduce(), which is that of the root.
     made.registered =
         (source_bytes == 0 || find_registered(*comm, made.source, source_bytes).found) &&
-        (output_bytes == 0 || find_registered(*comm, made.output, output_bytes).found);
+        (output_bytes == 0 || made.kind == Kind::reduce ||
+         find_registered(*comm, made.output, output_bytes).found);
     // NCCL's symmetric kernels find the data of other ranks at the offset of their own.
     const auto symmetric = made.kind == Kind::all_gather
                                ? find_registered(*comm, made.output, output_bytes)
