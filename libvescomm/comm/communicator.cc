@@ -126,7 +126,7 @@ bool Communicator::exchange_peer_info(const std::string &node, const std::string
     machine_texts_ = each(all, &PeerInfo::machine);
     const MachineExchange exchanged = machine_exchange(nodes_, machine_texts_);
     machine_ = exchanged.machine;
-    pool_.bytes = pool_bytes(each(all, &PeerInfo::pool), largest_node(nodes_));
+    pool_.bytes = pool_bytes(each(all, &PeerInfo::pool), nodes_.largest());
     forced_ = Forced::parse(config_.algorithm);
     return local_ranks() <= exchanged.cores[nodes_.node_of(rank())];
 }

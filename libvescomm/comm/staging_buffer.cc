@@ -58,7 +58,7 @@ std::vector<std::atomic<std::uint32_t> *> distance_words(const Communicator &com
 
 StagingBuffer::Slots::Slots(const Nodes &nodes) {
     const auto each = static_cast<std::uint64_t>(nodes.ranks());
-    const auto locals = static_cast<std::uint64_t>(largest_node(nodes));
+    const auto locals = static_cast<std::uint64_t>(nodes.largest());
     std::uint64_t taken = inline_slots * inline_slot_bytes;
     const auto take = [&taken](std::uint64_t size) {
         const std::uint64_t begin = taken;

@@ -19,13 +19,6 @@ constexpr std::size_t max_names = 4096;
 // Calls of neighbours that wait until this rank has made its own.
 constexpr std::size_t max_unexpected = 256;
 
-std::size_t max_members(const Nodes &nodes) {
-    std::size_t most = 0;
-    for (int node = 0; node < nodes.count(); ++node)
-        most = std::max(most, nodes.members(node).size());
-    return most;
-}
-
 std::string on_this_node(std::vector<int> &ranks) {
     std::ranges::sort(ranks);
     return fmt::format("; {} {} of this node", ranks.size() == 1 ? "rank" : "ranks",
@@ -37,7 +30,7 @@ std::string on_this_node(std::vector<int> &ranks) {
 DeviceCallMatch::DeviceCallMatch(const std::shared_ptr<Communicator> &comm)
     : members_(comm->nodes().members(comm->nodes().node_of(comm->rank()))),
       own_(static_cast<std::size_t>(comm->nodes().local_rank(comm->rank()))),
-      max_members_(max_members(comm->nodes())),
+      max_members_(static_cast<std::size_t>(comm->nodes().largest())),
       memory_(Memory::create(comm, DeviceCallBoard::bytes(max_members_), VESCOMM_HOST,
                              VESCOMM_PER_RANK)),
       notes_(*comm, memory_->id()) {

@@ -15,7 +15,7 @@ BlockChunks::BlockChunks(const ArrayProblem &problem, Extent staging, std::int64
               problem.collective == Collective::broadcast) {
     const bool to_many = problem.collective == Collective::scatter_v ||
                          problem.collective == Collective::all_to_all_v;
-    blocks_ = to_many ? largest_node(nodes_) : 1;
+    blocks_ = to_many ? nodes_.largest() : 1;
     std::int64_t senders = 0;  // of other nodes, to one rank
     if (nodes_.count() > 1) {
         switch (problem.collective) {

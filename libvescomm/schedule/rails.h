@@ -137,22 +137,6 @@ inline void meet(Lane &lane, const Nodes &nodes, int rank, std::uint32_t flag) {
         if (peer != rank) lane.wait(peer, flag, 1);
 }
 
-// Number of ranks of the smallest node.
-inline int smallest_node(const Nodes &nodes) {
-    int smallest = nodes.ranks();
-    for (int node = 0; node < nodes.count(); ++node)
-        smallest = std::min(smallest, static_cast<int>(nodes.members(node).size()));
-    return smallest;
-}
-
-// Number of ranks of the largest node.
-inline int largest_node(const Nodes &nodes) {
-    int largest = 0;
-    for (int node = 0; node < nodes.count(); ++node)
-        largest = std::max(largest, static_cast<int>(nodes.members(node).size()));
-    return largest;
-}
-
 // True if some node has several ranks.
 inline bool has_local_peers(const Nodes &nodes) {
     return nodes.count() < nodes.ranks();
@@ -161,7 +145,7 @@ inline bool has_local_peers(const Nodes &nodes) {
 // Upper bound of the number of rail_peers() of a rank. It is the same on every rank. Cost:
 // O(nodes).
 inline std::int64_t max_rail_peers(const Nodes &nodes) {
-    const int smallest = smallest_node(nodes);
+    const int smallest = nodes.smallest();
     std::int64_t max = 0;
     for (int node = 0; node < nodes.count(); ++node)
         max += (static_cast<int>(nodes.members(node).size()) + smallest - 1) / smallest;

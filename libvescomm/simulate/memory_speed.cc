@@ -15,7 +15,7 @@ namespace {
 double footprint(const AnyProblem &problem, const ElementBytes &bytes, const Machine &machine) {
     const BufferProblem *buffers = problem.buffers();
     const bool per_node = buffers != nullptr && buffers->per_node;
-    const double slabs = per_node ? 1 : largest_node(problem->nodes);
+    const double slabs = per_node ? 1 : problem->nodes.largest();
     return slabs * std::min(machine.nodes_per_host, problem->nodes.count()) *
            static_cast<double>(problem->elements()) * bytes.element;
 }

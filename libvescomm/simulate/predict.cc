@@ -40,7 +40,7 @@ struct Scale {
 class Part {
 public:
     Part(const AnyProblem &whole, const ElementBytes &bytes, const Machine &machine, Scale scale)
-        : problem(whole), whole_(*whole), scale_(scale), largest_(largest_node(whole->nodes)) {
+        : problem(whole), whole_(*whole), scale_(scale), largest_(whole->nodes.largest()) {
         keep_ranks();
         problem->cuts = cuts();
         problem->root = kept_near(whole_.root);
@@ -221,7 +221,7 @@ std::optional<double> predict(const AlgorithmEntry &algorithm, const AnyProblem 
                               const ElementBytes &bytes, const Machine &machine) {
     const ArrayProblem *arrays = problem.arrays();
     if (arrays != nullptr && !arrays->exchange.is_whole()) return std::nullopt;
-    const int count = problem->nodes.count(), largest = largest_node(problem->nodes);
+    const int count = problem->nodes.count(), largest = problem->nodes.largest();
     std::vector<int> sizes{largest}, counts{count};
     const bool logarithmic = algorithm.growth == Growth::logarithmic;
     const int max = logarithmic ? max_ranks_logarithmic : max_ranks;

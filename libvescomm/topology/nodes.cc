@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "topology/nodes.h"
 
+#include <algorithm>
 #include <map>
 
 namespace vescomm::internal {
@@ -41,6 +42,20 @@ Nodes Nodes::from_sizes(std::span<const int> sizes) {
     for (std::size_t node = 0; node < sizes.size(); ++node)
         node_of.insert(node_of.end(), sizes[node], static_cast<int>(node));
     return from_numbers(node_of);
+}
+
+int Nodes::smallest() const {
+    int smallest = ranks();
+    for (const std::vector<int> &members : members_)
+        smallest = std::min(smallest, static_cast<int>(members.size()));
+    return smallest;
+}
+
+int Nodes::largest() const {
+    int largest = 0;
+    for (const std::vector<int> &members : members_)
+        largest = std::max(largest, static_cast<int>(members.size()));
+    return largest;
 }
 
 Nodes Nodes::single(int ranks) {

@@ -27,6 +27,9 @@ public:
     int local_rank(int rank) const { return local_rank_[rank]; }
     // The ranks of a node, ascending.
     std::span<const int> members(int node) const { return members_[node]; }
+    // Numbers of ranks on the smallest and on the largest node.
+    int smallest() const;
+    int largest() const;
     bool together(int a, int b) const { return node_of_[a] == node_of_[b]; }
 
     bool operator==(const Nodes &) const = default;

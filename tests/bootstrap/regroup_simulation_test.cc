@@ -18,12 +18,14 @@
 #include "bootstrap/regroup.h"
 #include "bootstrap/session_core.h"
 #include "simulated_network.h"
+#include "support/number_in.h"
 #include "unauthenticated_peer.h"
 
 namespace vescomm::internal {
 namespace {
 
 using namespace testing_support;
+using vescomm::testing_support::number_in;
 
 constexpr GroupId group{1, 2};
 
@@ -221,14 +223,11 @@ private:
 };
 
 TEST(RegroupSimulation, TheLivingMeetInOneSession) {
-    const auto number = [](const char *name, int otherwise) {
-        const char *text = std::getenv(name);
-        return text == nullptr ? otherwise : std::atoi(text);
-    };
     // Sanitizers slow a seed down.
     const int usual = std::getenv("VESCOMM_TEST_SLOW") != nullptr ? 1'500 : 10'000;
-    const int last = number("VESCOMM_TEST_SEEDS", usual);
-    for (int seed = number("VESCOMM_TEST_FIRST_SEED", 1); seed <= last && !HasFailure(); ++seed) {
+    const int last = number_in("VESCOMM_TEST_SEEDS", usual);
+    for (int seed = number_in("VESCOMM_TEST_FIRST_SEED", 1); seed <= last && !HasFailure();
+         ++seed) {
         SCOPED_TRACE(testing::Message() << "seed " << seed);
         Trial trial(static_cast<std::uint64_t>(seed));
         trial.run();

@@ -12,9 +12,12 @@
 #include <utility>
 
 #include "fsdp/training.h"
+#include "support/number_in.h"
 
 namespace vescomm::fsdp::testing {
 namespace {
+
+using vescomm::testing_support::number_in;
 
 // Four units, SGD with p -= g, so that the parameters are known exactly. One unit has experts,
 // which may be divided among ranks; others have parameters that are frozen, replicated, and tied.
@@ -268,18 +271,13 @@ bool names_an_event(const std::string &sentence) {
     return false;
 }
 
-unsigned number_in(const char *variable, unsigned otherwise) {
-    const char *text = std::getenv(variable);
-    return text != nullptr ? static_cast<unsigned>(std::strtoul(text, nullptr, 10)) : otherwise;
-}
-
 unsigned repetitions() {
-    return number_in("VESCOMM_TEST_REPETITIONS", 6);
+    return static_cast<unsigned>(number_in("VESCOMM_TEST_REPETITIONS", 6));
 }
 
 // Sequences of each seed, which share an engine.
 unsigned rounds() {
-    return number_in("VESCOMM_TEST_ROUNDS", 12);
+    return static_cast<unsigned>(number_in("VESCOMM_TEST_ROUNDS", 12));
 }
 
 // Steps of rank 0.

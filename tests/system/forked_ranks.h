@@ -19,14 +19,14 @@
 #include <string>
 #include <vector>
 
+#include "support/number_in.h"
 #include "vescomm/vescomm.h"
 
 namespace forked_ranks {
 
 // Repetitions of a stress test: VESCOMM_TEST_REPETITIONS if set (in suite slow), else `by_default`.
 inline int repetitions(int by_default) {
-    const char *text = std::getenv("VESCOMM_TEST_REPETITIONS");
-    return text == nullptr ? by_default : std::atoi(text);
+    return vescomm::testing_support::number_in("VESCOMM_TEST_REPETITIONS", by_default);
 }
 
 // Maps a page that the forked processes share.

@@ -20,11 +20,7 @@
 namespace {
 
 using namespace forked_ranks;
-
-int number_from(const char *variable, int by_default) {
-    const char *text = std::getenv(variable);
-    return text == nullptr ? by_default : std::atoi(text);
-}
+using vescomm::testing_support::number_in;
 
 int open_descriptors() {
     const std::unique_ptr<DIR, int (*)(DIR *)> folder(opendir("/proc/self/fd"), closedir);
@@ -39,11 +35,11 @@ struct Shared {
 
 TEST(ManyCommunicators, NeedFewDescriptors) {
     const int count = repetitions(20);
-    Job job{number_from("VESCOMM_TEST_RANKS", 8), 0};
+    Job job{number_in("VESCOMM_TEST_RANKS", 8), 0};
     job.per_node = job.ranks;
     job.timeout_seconds = 300;
     job.max_seconds = 1500;
-    const auto limit = static_cast<rlim_t>(number_from("VESCOMM_TEST_DESCRIPTORS", 48));
+    const auto limit = static_cast<rlim_t>(number_in("VESCOMM_TEST_DESCRIPTORS", 48));
     Shared *shared = make_shared_page<Shared>();
     const auto begin = std::chrono::steady_clock::now();
     run(job, [&](int rank) {

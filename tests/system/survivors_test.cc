@@ -15,6 +15,7 @@
 #include <random>
 #include <utility>
 
+#include "support/number_in.h"
 #include "system/forked_ranks.h"
 
 namespace {
@@ -157,8 +158,8 @@ protected:
     // Runs `body` for every seed. `body` returns the ranks that it killed.
     void run_seeds(int by_default,
                    const std::function<std::vector<int>(Trial &trial, Shared *shared)> &body) {
-        const char *text = std::getenv("VESCOMM_TEST_FIRST_SEED");
-        const unsigned first = text == nullptr ? 1 : static_cast<unsigned>(std::atoi(text));
+        const auto first = static_cast<unsigned>(
+            vescomm::testing_support::number_in("VESCOMM_TEST_FIRST_SEED", 1));
         const auto count = static_cast<unsigned>(repetitions(by_default));
         for (unsigned seed = first; seed < first + count && !HasFailure(); ++seed) {
             Trial trial(seed);

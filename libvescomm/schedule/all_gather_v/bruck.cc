@@ -76,7 +76,7 @@ Schedule gather_on_nodes(const AnyProblem &any, int rank) {
     };
     const NodeBlocks blocks(nodes, problem.cuts);
     // Only its owner puts from a buffer, because only the owner knows when the put has left.
-    const int max_slices = per_rank ? 1 : smallest_node(nodes);
+    const int max_slices = per_rank ? 1 : nodes.smallest();
     std::vector<Message> incoming, outgoing;
     for (int k = 0; k < blocks.phases(); ++k) {
         for (const bool in : {true, false}) {

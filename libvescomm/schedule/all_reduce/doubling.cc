@@ -43,7 +43,7 @@ std::int64_t max_at_once(const AnyProblem &any) {
     const ArrayProblem &problem = *any.arrays();
     const std::int64_t slice = problem.partial.count / std::max(31, sums_of(problem.nodes));
     // Short vectors are cut into fewer, longer slices.
-    const int slices = slice < 2 * min_slice ? 1 : smallest_node(problem.nodes);
+    const int slices = slice < 2 * min_slice ? 1 : problem.nodes.smallest();
     return std::min(problem.staging.count, slice * slices);
 }
 
@@ -56,7 +56,7 @@ public:
         : begin_(begin),
           elements_(elements),
           partial_(partial),
-          slices_(slices_for(smallest_node(nodes), elements)),
+          slices_(slices_for(nodes.smallest(), elements)),
           phases_(phases_of(nodes)) {}
 
     int count() const { return slices_; }

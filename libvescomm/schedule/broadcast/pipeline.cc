@@ -29,7 +29,7 @@ constexpr std::int64_t slots = 4;
 class Plan {
 public:
     explicit Plan(const AnyProblem &problem) : arrays_(problem.arrays()) {
-        const int smallest = smallest_node(problem->nodes);
+        const int smallest = problem->nodes.smallest();
         const std::int64_t elements = problem->elements();
         slot_ = arrays_ != nullptr ? arrays_->staging.count / slots : elements;
         const std::int64_t max = std::min(slot_, chunk * smallest);

@@ -29,7 +29,7 @@ public:
         if (blocks == 0 || blocks > std::int64_t{forwarded_blocks_per_rank} * nodes_.ranks())
             return;
         scatter_ = problem.collective == Collective::scatter_v;
-        blocks_ = scatter_ ? largest_node(nodes_) : blocks;
+        blocks_ = scatter_ ? nodes_.largest() : blocks;
         block_ = largest_forwarded(problem, blocks_);
     }
 

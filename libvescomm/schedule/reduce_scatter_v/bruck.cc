@@ -129,7 +129,7 @@ bool can_bruck(const AnyProblem &any) {
     // Arrivals and departures of a node are at most the vector each. A slice is at most the share
     // of a rank, or less than 2 * min_slice if the message is not cut.
     const NodeBlocks blocks(problem.nodes, problem.cuts);
-    const std::int64_t share = problem.elements() / smallest_node(problem.nodes) + 1;
+    const std::int64_t share = problem.elements() / problem.nodes.smallest() + 1;
     const std::int64_t sums =
         std::min(problem.elements(), share + blocks.phases() * (2 * min_slice + 1));
     return problem.elements() <= problem.staging.count && 2 * sums <= problem.partial.count;
@@ -137,7 +137,7 @@ bool can_bruck(const AnyProblem &any) {
 
 std::int64_t max_partial_of_bruck(const BufferProblem &problem) {
     const NodeBlocks blocks(problem.nodes, problem.cuts);
-    const int max_slices = smallest_node(problem.nodes);
+    const int max_slices = problem.nodes.smallest();
     const Places places(problem.nodes, blocks, max_slices, 0);
     std::int64_t max = 0;
     for (int node = 0; node < problem.nodes.count(); ++node)
@@ -167,7 +167,7 @@ Schedule bruck(const AnyProblem &any, int rank) {
     const auto members = nodes.members(node);
     const bool alone = members.size() == 1;
     const NodeBlocks blocks(nodes, problem.cuts);
-    const int max_slices = smallest_node(nodes), phases = blocks.phases();
+    const int max_slices = nodes.smallest(), phases = blocks.phases();
     const Places places(nodes, blocks, max_slices, arrays != nullptr ? arrays->partial.begin : 0);
     std::vector<Message> incoming, outgoing;
     std::vector<std::vector<Place>> arrivals;  // by phase and slice

@@ -43,7 +43,7 @@ public:
     explicit Plan(const ArrayProblem &problem)
         : problem_(problem),
           nodes_(problem.nodes),
-          slices_(slices_for(smallest_node(nodes_), problem.elements())) {
+          slices_(slices_for(nodes_.smallest(), problem.elements())) {
         runs_of_node_.assign(static_cast<std::size_t>(nodes_.count()), 0);
         for (int rank = 0; rank < nodes_.ranks(); ++rank) {
             const int node = nodes_.node_of(rank);

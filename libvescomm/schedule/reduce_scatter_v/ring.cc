@@ -44,7 +44,7 @@ struct Passing {
 class Plan {
 public:
     Plan(const BufferProblem &problem, int node)
-        : problem_(problem), lanes_(smallest_node(problem.nodes)), size_(chunk_elements(problem)) {
+        : problem_(problem), lanes_(problem.nodes.smallest()), size_(chunk_elements(problem)) {
         const Nodes &nodes = problem.nodes;
         std::vector<int> owners;
         for (int away = nodes.count() - 1; away >= 0; --away) {

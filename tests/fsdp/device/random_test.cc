@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "fsdp/device/training.h"
+#include "support/number_in.h"
 
 namespace vescomm::fsdp::testing {
 namespace {
@@ -178,8 +179,7 @@ std::optional<Outcome> outcome_of(const Trial &trial, const Train &train) {
 }
 
 int trials() {
-    const char *text = std::getenv("VESCOMM_TEST_ROUNDS");
-    return text == nullptr ? 60 : std::atoi(text);
+    return vescomm::testing_support::number_in("VESCOMM_TEST_ROUNDS", 60);
 }
 
 TEST(DeviceRandom, TrainingHasTheBitsOfTheHost) {

@@ -10,6 +10,7 @@
 
 #include "fsdp/experts.h"
 #include "fsdp/recover/elastic_job.h"
+#include "support/number_in.h"
 
 namespace {
 
@@ -341,8 +342,8 @@ TEST_F(Recover, RefusesAnotherModel) {
 class RecoverAtRandomMoments : public Recover {
 protected:
     void run_seeds(int by_default, const std::function<void(std::mt19937 &)> &body) {
-        const char *text = std::getenv("VESCOMM_TEST_FIRST_SEED");
-        const unsigned first = text == nullptr ? 1 : static_cast<unsigned>(std::atoi(text));
+        const auto first = static_cast<unsigned>(
+            vescomm::testing_support::number_in("VESCOMM_TEST_FIRST_SEED", 1));
         const auto count = static_cast<unsigned>(forked_ranks::repetitions(by_default));
         for (unsigned seed = first; seed < first + count && !HasFailure(); ++seed) {
             SCOPED_TRACE(::testing::Message() << "seed " << seed);
