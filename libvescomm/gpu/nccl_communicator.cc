@@ -46,12 +46,11 @@ std::string NcclCommunicator::reason(nccl::Result result) const {
 
 // ---- the end ----
 
-// `taken`: the communicator belongs to another thread from now on.
 nccl::Result NcclCommunicator::finalize_and_wait(const nccl::Library &nccl, nccl::Comm comm,
-                                                 const std::atomic<bool> &taken) {
+                                                 const std::atomic<Finalization> &now) {
     nccl::Result result = nccl.comm_finalize(comm);
     // It does not block if NCCL_COMM_BLOCKING says so.
-    while (result == nccl::in_progress && !taken) {
+    while (result == nccl::in_progress && now == Finalization::runs) {
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
         if (const auto asked = nccl.comm_get_async_error(comm, &result); asked != nccl::success)
             return asked;
@@ -66,17 +65,17 @@ NcclCommunicator::End NcclCommunicator::finalize(bool idle) noexcept {
         forget("work of the device may still read windows of other ranks");
         return {};
     }
-    // The thread destroys it, unless this one takes it to revoke it.
-    const auto taken = std::make_shared<std::atomic<bool>>(false);
-    const auto destroys = std::make_shared<std::atomic<bool>>(false);
+    const auto now = std::make_shared<std::atomic<Finalization>>(Finalization::runs);
     const BackgroundCall end = call_on_device(
         libraries_.cuda, device_,
-        [nccl = libraries_.nccl, comm = nccl_, taken, destroys](const cuda::Runtime &) {
-            const nccl::Result result = finalize_and_wait(nccl, comm, *taken);
-            if (taken->exchange(true)) return nccl::system_error;
-            if (result != nccl::success) return result;
-            *destroys = true;
-            return nccl.comm_destroy(comm);
+        [nccl = libraries_.nccl, comm = nccl_, now](const cuda::Runtime &) {
+            const nccl::Result result = finalize_and_wait(nccl, comm, *now);
+            const bool succeeded = result == nccl::success;
+            auto before = Finalization::runs;
+            if (!now->compare_exchange_strong(
+                    before, succeeded ? Finalization::destroys : Finalization::failed))
+                return nccl::system_error;
+            return succeeded ? nccl.comm_destroy(comm) : result;
         });
     const Deadline limit = comm_.deadline();
     const auto turn = [&] { return Deadline::after(std::min(limit.seconds_left(), 0.01)); };
@@ -84,13 +83,17 @@ NcclCommunicator::End NcclCommunicator::finalize(bool idle) noexcept {
     // Other ranks have failed: it may end nevertheless, or by a revocation, after which the caller
     // aborts it.
     if (!end.done() && !limit.expired() && !end.wait(Deadline::after(grace_seconds))) {
-        if (libraries_.nccl.comm_revoke != nullptr && !taken->exchange(true)) revoke();
+        auto before = Finalization::runs;
+        if (libraries_.nccl.comm_revoke != nullptr &&
+            now->compare_exchange_strong(before, Finalization::given_up))
+            revoke();
         end.wait(end_limit(comm_));
     }
     // One that was to be destroyed does not exist any more.
-    if (*destroys) nccl_ = nullptr;
+    const bool destroyed = *now == Finalization::destroys;
+    if (destroyed) nccl_ = nullptr;
     if (end.done() && end.result() != nccl::success)
-        return {Kind::failed, end.result(), *destroys ? "ncclCommDestroy()" : "ncclCommFinalize()"};
+        return {Kind::failed, end.result(), destroyed ? "ncclCommDestroy()" : "ncclCommFinalize()"};
     nccl_ = nullptr;
     if (end.done()) return {};
     if (!forgotten_)

@@ -116,8 +116,10 @@ public:
     void abort_derived(Derivation &made) const noexcept;
 
 private:
+    // The thread that finalizes it also destroys it, unless this one has given it up to revoke it.
+    enum class Finalization { runs, failed, destroys, given_up };
     static nccl::Result finalize_and_wait(const nccl::Library &nccl, nccl::Comm comm,
-                                          const std::atomic<bool> &taken);
+                                          const std::atomic<Finalization> &now);
     // Returns false if it does not end within the limit, or if NCCL cannot revoke it; it is
     // forgotten if it must not be used.
     bool revoke() noexcept;
