@@ -148,14 +148,17 @@ struct Totals {
     std::uint64_t problems = 0;
 };
 
-// Tries all numbers, or a sample of them whose distances grow by a third.
+// Tries all numbers, or a sample of them whose distances grow by a third. If all later allocations
+// fail too, the other ranks learn of the failure by a heartbeat, seconds later: a sample has few
+// such trials.
 void run(const Sweep &sweep, bool all, std::uint64_t from, Found &found, Totals &totals) {
     std::uint64_t last = 0, trials = 0, problems = 0;
+    int sampled = 0;
     for (std::uint64_t number = from;; number += all ? 1 : 1 + number / 3) {
+        const bool both = all || ++sampled % 6 == 0;
         bool failed = false;
         for (const Failing failing : {Failing::one, Failing::and_later}) {
-            // A sample alternates between the two kinds of failure.
-            if (!all && (number + (failing == Failing::one ? 0 : 1)) % 2 == 0) continue;
+            if (failing == Failing::and_later && !both) continue;
             found = {};
             const pid_t child = fork();
             if (child == 0) run_trial(sweep, number, failing, found);
