@@ -156,7 +156,8 @@ bool SessionClient::receive_for(Group &group, FrameType type, WireReader &reader
 }
 
 void SessionClient::lose(GroupState &group, vescomm_status_t status, const std::string &why) {
-    if (!group.indifferent) group.failure.set(status, why);
+    // Rank 0 may end when all have left, before the caller here has seen that.
+    if (!group.indifferent && !group.all_left()) group.failure.set(status, why);
     group.wake();
 }
 

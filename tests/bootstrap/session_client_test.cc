@@ -114,6 +114,29 @@ TEST_F(SessionClientTest, RejectsTheGoodbyeOfANonexistentRank) {
     expect_violation();
 }
 
+// Rank 0 may end as soon as all ranks have left: a caller that has not looked yet has nothing to
+// lose.
+TEST_F(SessionClientTest, AGroupThatAllHaveLeftHasNoFailure) {
+    open();
+    client.leave(group);
+    client.receive(FrameType::goodbye, with(std::uint32_t{0}));
+    client.receive(FrameType::goodbye, with(std::uint32_t{1}));
+    EXPECT_FALSE(group->all_left());
+    client.receive(FrameType::farewell, of_group());
+    client.lose_hub(Ended::died, "died, or ended without leaving: its connection closed");
+    EXPECT_TRUE(client.failure());
+    EXPECT_TRUE(group->all_left());
+    EXPECT_FALSE(group->failure.broken());
+}
+
+TEST_F(SessionClientTest, AGroupThatNotAllHaveLeftFailsWithTheHub) {
+    open();
+    client.leave(group);
+    client.receive(FrameType::goodbye, with(std::uint32_t{0}));
+    client.lose_hub(Ended::died, "died");
+    EXPECT_TRUE(group->failure.broken());
+}
+
 TEST_F(SessionClientTest, DeliversNotes) {
     open();
     EXPECT_FALSE(group->has_notes());
