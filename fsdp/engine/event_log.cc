@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 
 #include "fsdp/hash.h"
@@ -23,10 +24,20 @@ const char *name_of(Event event) {
     return names[static_cast<std::size_t>(event)];
 }
 
+namespace {
+
+// The event in the lowest byte, and the unit.
+PackedEvent packed(Event event, std::uint64_t unit) {
+    return unit << 8 | (static_cast<std::uint64_t>(event) + 1);
+}
+
+}  // namespace
+
 void EventLog::note(Event event, std::uint64_t unit, std::uint64_t detail) {
     now_.event = static_cast<std::uint64_t>(event);
     now_.unit = unit;
     ++now_.count;
+    now_.recent[now_.count % recent_events] = packed(event, unit);
     if (event == Event::initialise) ++now_.initialisations;
     const std::uint64_t mixed[] = {now_.hash, now_.event, unit};
     now_.hash = hash_of(mixed, sizeof mixed);
@@ -70,6 +81,27 @@ std::string differing_arguments(const Announcement &first, const Announcement &o
         rank, last);
 }
 
+std::string describe_packed(PackedEvent packed, std::span<const std::string> unit_names) {
+    const std::uint64_t unit = packed >> 8;
+    return describe(static_cast<Event>((packed & 0xff) - 1), unit == no_unit >> 8 ? no_unit : unit,
+                    unit_names);
+}
+
+// Two different events of two ranks that have the same number.
+struct Difference {
+    std::uint64_t number = 0;  // 0: there is none among the last events of both
+    bool first = false;  // all events before are the same
+};
+
+Difference find_difference(const Announcement &a, const Announcement &b) {
+    const std::uint64_t most = std::max(a.count, b.count);
+    const std::uint64_t oldest = most > recent_events ? most - recent_events + 1 : 1;
+    for (std::uint64_t number = oldest; number <= std::min(a.count, b.count); ++number)
+        if (a.recent[number % recent_events] != b.recent[number % recent_events])
+            return {number, number > oldest || oldest == 1};
+    return {};
+}
+
 }  // namespace
 
 std::string describe(Event event, std::uint64_t unit, std::span<const std::string> unit_names) {
@@ -101,11 +133,13 @@ std::string compare(std::span<const Announcement> of_ranks,
                 "or reset, before {}, and rank {} {} times before {}; call it on all ranks between "
                 "the same events",
                 first.initialisations, text(first), rank, other.initialisations, text(other));
-        if (other.event != first.event || other.unit != first.unit)
+        if (const auto found = find_difference(first, other); found.number > 0)
             return fmt::format(
-                "ranks announced different events: rank 0 {}, rank {} {}; announce the same events "
-                "in the same order on every rank",
-                text(first), rank, text(other));
+                "ranks announced different events: rank 0 {}, rank {} {} (event {} of each{}); "
+                "announce the same events in the same order on every rank",
+                describe_packed(first.recent[found.number % recent_events], unit_names), rank,
+                describe_packed(other.recent[found.number % recent_events], unit_names),
+                found.number, found.first ? "" : ", or an earlier one");
         if (other.hash == first.hash) return differing_arguments(first, other, rank, text(first));
         return fmt::format(
             "the events of ranks 0 and {} differ before {} (event {} of rank 0, {} of rank {}); "

@@ -52,6 +52,11 @@ enum class Argument : std::uint64_t {
 };
 constexpr std::size_t argument_count = 5;
 
+// An event with its unit, for error sentences. 0: none.
+using PackedEvent = std::uint64_t;
+// Number of the last events that ranks announce.
+constexpr std::size_t recent_events = 8;
+
 // The announcement of a rank. Only whole numbers of 64 bits, which one all_gather moves.
 struct Announcement {
     std::uint64_t hash = 0;  // of all events so far
@@ -61,6 +66,7 @@ struct Announcement {
     std::uint64_t unit = 0;  // of the last one; no_unit if it has none
     std::uint64_t initialisations = 0;  // events of this kind, in which ranks do not meet
     std::array<std::uint64_t, argument_count> values{};  // of arguments, as double
+    std::array<PackedEvent, recent_events> recent{};  // event n, from 1, is recent[n % 8]
 };
 
 constexpr std::uint64_t no_unit = ~std::uint64_t{0};
