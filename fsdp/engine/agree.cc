@@ -11,6 +11,7 @@
 #include "fsdp/engine/device/support.h"
 #include "fsdp/engine/engine.h"
 #include "fsdp/hash.h"
+#include "planner/formats/element_types.h"
 
 namespace vescomm::fsdp {
 
@@ -40,24 +41,33 @@ struct Option {
         : name(std::move(name)),
           bits(static_cast<std::uint64_t>(static_cast<std::int64_t>(value))) {}
     Option(std::string name, double value)
-        : name(std::move(name)), bits(std::bit_cast<std::uint64_t>(value)), real(true) {}
-
-    std::string text_of(std::uint64_t value) const {
-        return real ? fmt::format("{}", std::bit_cast<double>(value))
-                    : fmt::format("{}", static_cast<std::int64_t>(value));
+        : name(std::move(name)), bits(std::bit_cast<std::uint64_t>(value)), kind(Kind::real) {}
+    // A type of elements; 0: none.
+    static Option of_type(std::string name, vescomm_type_t value) {
+        Option made(std::move(name), value);
+        made.kind = Kind::type;
+        return made;
     }
 
+    std::string text_of(std::uint64_t value) const {
+        if (kind == Kind::real) return fmt::format("{}", std::bit_cast<double>(value));
+        if (kind == Kind::integer) return fmt::format("{}", static_cast<std::int64_t>(value));
+        if (value == 0) return "none";
+        return std::string(formats::name_of(static_cast<vescomm_type_t>(value)));
+    }
+
+    enum class Kind { integer, real, type };
     std::string name;
     std::uint64_t bits;
-    bool real = false;
+    Kind kind = Kind::integer;
 };
 
 std::vector<Option> options_of(const Spec &spec) {
     const vescomm_fsdp_spec_options_t &o = spec.options();
     const vescomm_planner_options_t &p = spec.planner();
     return {
-        {"compute_type", o.compute_type},
-        {"gradient_type", o.gradient_type},
+        Option::of_type("compute_type", o.compute_type),
+        Option::of_type("gradient_type", o.gradient_type),
         {"slots", o.slots},
         {"gradient_slots", o.gradient_slots},
         {"order", o.order},
@@ -65,9 +75,9 @@ std::vector<Option> options_of(const Spec &spec) {
         {"keep_gradients", o.keep_gradients},
         {"average", o.average},
         {"seed", o.seed},
-        {"gather_type", o.gather_type},
+        Option::of_type("gather_type", o.gather_type),
         {"gather_block", o.gather_block},
-        {"reduce_type", o.reduce_type},
+        Option::of_type("reduce_type", o.reduce_type),
         {"partner_copy", o.partner_copy},
         {"reshard_ranks", o.reshard_ranks},
         {"large_unit_bytes", o.large_unit_bytes},
@@ -75,7 +85,7 @@ std::vector<Option> options_of(const Spec &spec) {
         {"expert_divisor", o.expert_divisor},
         {"memory", o.memory},
         {"offload_to_host", o.offload_to_host},
-        {"master_type", o.master_type},
+        Option::of_type("master_type", o.master_type),
         {"master_rounding", o.master_rounding},
         {"planner->mode", p.mode},
         {"planner->start_alignment", p.start_alignment},

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "api/array_arguments.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -27,6 +29,11 @@ bool countable(std::int64_t given) {
 struct AddressRange {
     std::uintptr_t begin = 0, end = 0;
     bool written = false;
+
+    std::string text() const {
+        return fmt::format("the block of {} bytes at {:#x}, which is {}", end - begin, begin,
+                           written ? "written" : "read");
+    }
 };
 
 }  // namespace
@@ -132,9 +139,11 @@ void require_apart(const Caller &caller, const Call &made) {
     AddressRange read, written;  // the ranges with the largest end so far
     for (const AddressRange &next : all) {
         if (next.begin < written.end || (next.written && next.begin < read.end))
-            caller.refuse(
-                "arrays overlap: what is written must share no element with another block, but "
-                "source and output may be the same where this rank's own block goes");
+            caller.refuse(fmt::format(
+                "arrays overlap: {}, shares bytes with {}; what is written must share no element "
+                "with another block, but source and output may be the same where this rank's own "
+                "block goes",
+                (next.begin < written.end ? written : read).text(), next.text()));
         AddressRange &last = next.written ? written : read;
         if (next.end > last.end) last = next;
     }

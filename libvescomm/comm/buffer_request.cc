@@ -311,7 +311,7 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<StagingBuffer> &s
 
     const Deadline deadline = comm->deadline();
     const Description description = {
-        {"the op", std::to_string(options.op)},
+        {"the op", name_of_op(options.op)},
         {"the factor", fmt::format("{}", options.factor)},
         {"the root", std::to_string(options.root)},
         {"the buffer's memory", buffer ? std::to_string(buffer->memory().id()) : "none"},

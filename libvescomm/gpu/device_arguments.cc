@@ -34,7 +34,10 @@ nccl::Op nccl_op(const char *function, vescomm_op_t op, vescomm_type_t type) {
         default:
             break;
     }
-    if (op < 0 || op > last_op) refuse(function, name_of_op(op) + " is no operator");
+    if (op < 0 || op > last_op)
+        refuse(function, name_of_op(op) +
+                             " is no operator; use one of VESCOMM_SUM (0) to VESCOMM_MAX (" +
+                             std::to_string(VESCOMM_MAX) + ")");
     throw Error(VESCOMM_ERROR_UNSUPPORTED, std::string(function) + ": there is no " +
                                                name_of_op(op) + " of elements of type " +
                                                name_of_type(type) + " on device memory");
@@ -48,7 +51,10 @@ void refuse(const char *function, const std::string &why) {
 
 void check_type(const char *function, vescomm_type_t type) {
     if (type < VESCOMM_F32 || type > last_type)
-        refuse(function, name_of_type(type) + " is no type of elements");
+        refuse(function,
+               name_of_type(type) +
+                   " is no type of elements; use one of VESCOMM_F32 (1) to VESCOMM_C128 (" +
+                   std::to_string(last_type) + ")");
 }
 
 void check_count(const char *function, std::int64_t count) {

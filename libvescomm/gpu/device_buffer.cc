@@ -61,8 +61,8 @@ std::unique_ptr<DeviceBuffer> DeviceBuffer::create(std::shared_ptr<DeviceCommuni
                                                    const Layout &layout, Options options) {
     const char *function = "vescomm_gpu_buffer_create";
     comm->check_call(function);
-    DevicePlacement placement = place(function, layout, options);
     device::check_layout(function, *comm, layout);
+    DevicePlacement placement = place(function, layout, options);
     const std::string label = "creation of device buffer \"" + options.name + "\"";
     DeviceMemory *memory = nullptr;
     if (options.memory != nullptr) {

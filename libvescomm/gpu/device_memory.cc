@@ -37,7 +37,8 @@ void *DeviceCommunicator::allocate(std::uint64_t bytes) {
             if (result != nccl::success)
                 throw Error(VESCOMM_ERROR_OUT_OF_MEMORY,
                             std::to_string(bytes) +
-                                " bytes of device memory cannot be allocated: " + reason(result));
+                                " bytes of device memory cannot be allocated: " + reason(result) +
+                                "; see how much of it other programs use, and its size");
             return std::string();
         });
     } catch (...) {

@@ -81,9 +81,16 @@ pid_t start(char **program, const std::string &socket) {
 }  // namespace
 
 int main(int argc, char **argv) {
-    if (argc < 2) {
-        std::fputs("usage: gpu_double_run PROGRAM [ARGUMENT]...\n", stderr);
-        return 2;
+    const bool asks = argc > 1 && (std::strcmp(argv[1], "--help") == 0);
+    if (asks || argc < 2 || argv[1][0] == '-') {
+        std::fputs(
+            "usage: gpu_double_run PROGRAM [ARGUMENT]...\n"
+            "Runs a program, such as vescomm-run with its ranks, on a test double of CUDA and "
+            "NCCL.\n"
+            "Exit code: that of the program; 70: it broke a rule of CUDA or NCCL.\n"
+            "docs/gpu.md, \"Without a GPU\", has the variables.\n",
+            asks ? stdout : stderr);
+        return asks ? 0 : 2;
     }
     // The timeouts of programs end waits, not the double.
     setenv("GPU_DOUBLE_SECONDS", "3600", 0);
