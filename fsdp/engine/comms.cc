@@ -89,7 +89,13 @@ void Comms::wait(const Communicator &comm, vescomm_request_t *request) {
     }
     const std::string why = vescomm_get_last_error();
     const vescomm_status_t own = vescomm_request_test(request);
-    if (own < 0) throw Failure(own, vescomm_get_last_error() + describe(comm));
+    if (own < 0) {
+        std::string text = vescomm_get_last_error() + describe(comm);
+        // The error of Watch may come later than that of a collective which it accompanies.
+        if (own == VESCOMM_ERROR_MISMATCH)
+            text += "; these are calls of the engine, whose ranks have announced different events";
+        throw Failure(own, text);
+    }
     progress();  // throws the failure of another communicator; the request goes on, or is complete
     throw Failure(status, why);
 }
