@@ -133,18 +133,27 @@ std::string compare(std::span<const Announcement> of_ranks,
                 "or reset, before {}, and rank {} {} times before {}; call it on all ranks between "
                 "the same events",
                 first.initialisations, text(first), rank, other.initialisations, text(other));
-        if (const auto found = find_difference(first, other); found.number > 0)
+        const auto sentence = [&](const std::string &of_first, const std::string &of_other,
+                                  const std::string &numbers) {
             return fmt::format(
-                "ranks announced different events: rank 0 {}, rank {} {} (event {} of each{}); "
-                "announce the same events in the same order on every rank",
-                describe_packed(first.recent[found.number % recent_events], unit_names), rank,
-                describe_packed(other.recent[found.number % recent_events], unit_names),
-                found.number, found.first ? "" : ", or an earlier one");
+                "ranks announced different events: rank 0 {}, rank {} {}; announce the same events "
+                "in the same order on every rank ({})",
+                of_first, rank, of_other, numbers);
+        };
+        if (const auto found = find_difference(first, other); found.number > 0)
+            return sentence(describe_packed(first.recent[found.number % recent_events], unit_names),
+                            describe_packed(other.recent[found.number % recent_events], unit_names),
+                            fmt::format("these are event {} of each{}", found.number,
+                                        found.first ? "" : "; earlier ones may differ, too"));
         if (other.hash == first.hash) return differing_arguments(first, other, rank, text(first));
+        const std::string numbers =
+            fmt::format("event {} of rank 0, {} of rank {}", first.count, other.count, rank);
+        if (other.event != first.event || other.unit != first.unit)
+            return sentence(text(first), text(other), "these are " + numbers);
         return fmt::format(
-            "the events of ranks 0 and {} differ before {} (event {} of rank 0, {} of rank {}); "
-            "announce the same events in the same order on every rank",
-            rank, text(first), first.count, other.count, rank);
+            "the events of ranks 0 and {} differ before {} ({}); announce the same events in the "
+            "same order on every rank",
+            rank, text(first), numbers);
     }
     return "";
 }
