@@ -281,11 +281,25 @@ void DeviceCommunicator::wait(cuda::Stream stream) {
 void DeviceCommunicator::require(nccl::Result result, const char *function) {
     if (result == nccl::in_progress) result = settle(function);
     if (result == nccl::success) return;
+    require_not_ended(function);
+    fail_call(status_of(result), failure_of(function, result));
+}
+
+void DeviceCommunicator::require_not_ended(const char *function) {
     if (nccl_.watch_ended())
         fail_call(VESCOMM_ERROR_TIMEOUT,
                   "rank " + std::to_string(rank()) + " waited in " + function +
                       " until its deadline: another rank has not made the call" + late_ranks());
-    fail_call(status_of(result), failure_of(function, result));
+}
+
+void DeviceCommunicator::copy(void *target, const void *source, std::uint64_t bytes,
+                              cuda::Stream stream) {
+    const char *function = "cudaMemcpyAsync()";
+    launch(function, [&] {
+        require_cuda(libraries_.cuda.memcpy_async(target, source, bytes,
+                                                  cuda::copy_device_to_device, stream),
+                     function);
+    });
 }
 
 std::string DeviceCommunicator::failure_of(const char *function, nccl::Result result) const {

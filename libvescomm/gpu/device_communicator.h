@@ -124,9 +124,18 @@ public:
     }
     // Returns NCCL's result.
     template <typename Call>
-    nccl::Result watched(const Call &call) {
+    auto watched(const Call &call) {
         return nccl_.watched(call);
     }
+    // Puts work on a stream, by launch(). CUDA makes it wait while the stream has too much work,
+    // which may wait for other ranks: as call(). Throws what launch() throws.
+    template <typename Launch>
+    void launch(const char *function, const Launch &launch) {
+        watched(launch);
+        require_not_ended(function);
+    }
+    // Copies on the device, by launch().
+    void copy(void *target, const void *source, std::uint64_t bytes, cuda::Stream stream);
     // Throws if a call of NCCL failed; the communicator then is broken. Waits until NCCL has
     // started the call, if its communicator is the caller's and does not block. No group is open
     // in the calling thread.
@@ -264,6 +273,8 @@ private:
     // Collective: the addresses of registered memory on all ranks.
     void find_peers(DeviceMemory &memory);
     void release(void *pointer, const DeviceMemory &memory) noexcept;
+    // Throws if the watch has ended a call, because of a failure or at the deadline.
+    void require_not_ended(const char *function);
 
     const std::shared_ptr<Communicator> comm_;
     const Options options_;

@@ -26,6 +26,7 @@ DeviceCommunicator::~DeviceCommunicator() {
     } catch (const std::exception &) {
         // A creation that has failed reports another error.
     }
+    nccl_.set_end_word(nullptr);
 }
 
 void DeviceCommunicator::close() {

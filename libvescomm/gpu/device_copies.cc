@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "gpu/kernel_library.h"
+#include "gpu/device_peers.h"
 #include "gpu/peer_links.h"
 
 namespace vescomm::internal::device {
@@ -16,12 +16,7 @@ bool by_copies(const RaggedCall &call) {
 
 void meet(DeviceCommunicator &comm, cuda::Stream stream) {
     const gpu_kernel::PeerMeeting parameters{comm.peer_links()->barrier()};
-    try {
-        kernel_library().launch(Kernel::peer_meet, 1, &parameters, stream);
-    } catch (const Error &error) {
-        // The other ranks wait for this one.
-        comm.fail(error.status, "rank " + std::to_string(comm.rank()) + ": " + error.what());
-    }
+    launch_peers(comm, Kernel::peer_meet, 1, &parameters, stream);
 }
 
 // Each rank begins with the next one, so that not all read the same memory at a time.
@@ -32,11 +27,8 @@ void copy(DeviceCommunicator &comm, const RaggedCall &call, cuda::Stream stream)
         const int rank = (comm.rank() + k) % comm.ranks();
         if (shards.bytes(rank) == 0) continue;
         const std::uint64_t begin = shards.begin(rank);
-        comm.require_cuda(
-            comm.libraries().cuda.memcpy_async(
-                call.whole + begin, call.peers[static_cast<std::size_t>(rank)] + begin,
-                shards.bytes(rank), cuda::copy_device_to_device, stream),
-            "cudaMemcpyAsync()");
+        comm.copy(call.whole + begin, call.peers[static_cast<std::size_t>(rank)] + begin,
+                  shards.bytes(rank), stream);
     }
 }
 

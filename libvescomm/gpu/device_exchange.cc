@@ -101,10 +101,7 @@ void all_to_all_v(DeviceCommunicator &comm, const ExchangeBlocks &source,
     if (std::ranges::none_of(sources, has_elements) && std::ranges::none_of(outputs, has_elements))
         return;
     const nccl::Library &nccl = comm.libraries().nccl;
-    if (own.data != own_output.data)
-        comm.require_cuda(comm.libraries().cuda.memcpy_async(own_output.data, own.data, own.bytes,
-                                                             cuda::copy_device_to_device, stream),
-                          "cudaMemcpyAsync()");
+    if (own.data != own_output.data) comm.copy(own_output.data, own.data, own.bytes, stream);
     NcclGroup group(comm);
     for (int rank = 0; rank < comm.ranks(); ++rank) {
         if (rank == comm.rank()) continue;

@@ -95,12 +95,14 @@ void DeviceCommunicator::link_peers() {
     const DeviceMemory &memory = *find_memory(flags);
     if (memory.peers.empty()) {
         why_no_peers_ = "not all ranks can address one another's memory";
-        free(flags);
+        release(flags, memory);  // no work has used it
+        memories_.erase(flags);
         return;
     }
     // The flags of all ranks are zero before any kernel writes one.
     agree(*comm_, "device communicator creation", comm_->deadline(), [&] {
         peer_links_ = std::make_unique<PeerLinks>(*this, flags, memory);
+        nccl_.set_end_word(peer_links_->end_word());
         return std::string();
     });
 }

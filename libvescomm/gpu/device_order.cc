@@ -61,7 +61,7 @@ void DeviceCommunicator::end_call(cuda::Stream stream) {
     const cuda::Runtime &cuda = libraries_.cuda;
     int capture = cuda::capture_none;
     require_cuda(cuda.stream_is_capturing(stream, &capture), "cudaStreamIsCapturing()");
-    if (capture != cuda::capture_none) return;
+    if (capture != cuda::capture_none) return nccl_.note_capture();
     if (last_work_ == nullptr)
         require_cuda(cuda.event_create(&last_work_, cuda::event_disable_timing),
                      "cudaEventCreateWithFlags()");

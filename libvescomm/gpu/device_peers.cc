@@ -54,20 +54,27 @@ gpu_kernel::PeerGather gather(const DeviceCommunicator &comm, const RaggedCall &
 
 }  // namespace
 
+void launch_peers(DeviceCommunicator &comm, Kernel kernel, unsigned blocks, const void *parameters,
+                  cuda::Stream stream) {
+    comm.launch("cudaLaunchKernel()", [&] {
+        try {
+            kernel_library().launch(kernel, blocks, parameters, stream);
+        } catch (const Error &error) {
+            // The other ranks wait for this one.
+            comm.fail(error.status, "rank " + std::to_string(comm.rank()) + ": " + error.what());
+        }
+    });
+}
+
 void run_peers(DeviceCommunicator &comm, const RaggedCall &call, cuda::Stream stream) {
     if (comm.ranks() == 1) return;
     comm.keep_windows();
-    try {
-        if (call.reduction != nullptr) {
-            const gpu_kernel::PeerReduce parameters = reduce(comm, call);
-            kernel_library().launch(Kernel::peer_reduce, parameters.blocks, &parameters, stream);
-        } else {
-            const gpu_kernel::PeerGather parameters = gather(comm, call);
-            kernel_library().launch(Kernel::peer_gather, parameters.blocks, &parameters, stream);
-        }
-    } catch (const Error &error) {
-        // The other ranks wait for this one.
-        comm.fail(error.status, "rank " + std::to_string(comm.rank()) + ": " + error.what());
+    if (call.reduction != nullptr) {
+        const gpu_kernel::PeerReduce parameters = reduce(comm, call);
+        launch_peers(comm, Kernel::peer_reduce, parameters.blocks, &parameters, stream);
+    } else {
+        const gpu_kernel::PeerGather parameters = gather(comm, call);
+        launch_peers(comm, Kernel::peer_gather, parameters.blocks, &parameters, stream);
     }
 }
 

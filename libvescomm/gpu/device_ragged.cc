@@ -77,9 +77,7 @@ private:
     void copy(void *target, const void *source, int rank) const {
         const std::uint64_t bytes = shards_.bytes(rank);
         if (bytes == 0 || target == source) return;
-        comm_.require_cuda(comm_.libraries().cuda.memcpy_async(
-                               target, source, bytes, cuda::copy_device_to_device, stream_),
-                           "cudaMemcpyAsync()");
+        comm_.copy(target, source, bytes, stream_);
     }
 
     // `bytes` of each rank.

@@ -23,12 +23,32 @@ void NcclCommunicator::use_device(int device) {
     device_ = device;
     if (options_.borrowed || watch_) return;
     watch_ = std::make_unique<NcclWatch>(
-        comm_.config().timeout_seconds, [this] { return comm_.failure().broken(); },
-        [this] {
+        comm_.config().timeout_seconds,
+        NcclWatch::Actions{.failed = [this] { return comm_.failure().broken(); },
+                           .end_waits_of_kernels = [this] { end_waits_of_kernels(); },
+                           .end = [this] { end_call(); }});
+}
+
+void NcclCommunicator::set_end_word(std::uint32_t *word) {
+    const std::lock_guard lock(end_word_mutex_);
+    end_word_ = word;
+}
+
+void NcclCommunicator::end_waits_of_kernels() noexcept {
+    const std::lock_guard lock(end_word_mutex_);
+    if (end_word_ != nullptr) std::atomic_ref(*end_word_).store(1);
+}
+
+// NCCL waits for its kernels, which may be behind kernels of vescomm on a stream.
+void NcclCommunicator::end_call() noexcept {
+    end_waits_of_kernels();
+    const BackgroundCall call = call_on_device(
+        libraries_.cuda, device_, [nccl = libraries_.nccl, comm = nccl_](const cuda::Runtime &) {
             // After a revocation the communicator still exists.
-            if (libraries_.nccl.comm_revoke != nullptr) libraries_.nccl.comm_revoke(nccl_, 0);
-            else libraries_.nccl.comm_abort(nccl_);
+            return nccl.comm_revoke != nullptr ? nccl.comm_revoke(comm, 0) : nccl.comm_abort(comm);
         });
+    if (!call.wait(end_limit(comm_))) end_call_hangs_ = true;
+    else revocation_failed_ = call.result() != nccl::success;
 }
 
 nccl::Result NcclCommunicator::state() const {
@@ -116,7 +136,10 @@ bool NcclCommunicator::revoke() noexcept {
     const BackgroundCall call =
         call_on_device(libraries_.cuda, device_,
                        [revoke, comm = nccl_](const cuda::Runtime &) { return revoke(comm, 0); });
-    if (call.wait(end_limit(comm_))) return call.result() == nccl::success;
+    if (call.wait(end_limit(comm_))) {
+        revocation_failed_ = call.result() != nccl::success;
+        return !revocation_failed_;
+    }
     forget("ncclCommRevoke() does not return; it waits for earlier work of the streams");
     return false;
 }
@@ -126,9 +149,17 @@ void NcclCommunicator::abort() noexcept {
         nccl_ = nullptr;
         return;
     }
+    if (end_call_hangs_) return forget("its end in a call that waited does not return");
     if (!end_derivation()) return forget(derivation_runs);
-    if (keeps_windows_ && !end_reads_of_windows())
-        return forget("work of the device may still read windows of other ranks");
+    // Once it has been revoked, NCCL waits neither for kernels, of which one may have begun since,
+    // nor for graphs, which refer to it.
+    const auto was_revoked = [&] {
+        const bool by_watch = watch_ended() && libraries_.nccl.comm_revoke != nullptr;
+        return (revoked_ || by_watch) && !revocation_failed_;
+    };
+    if ((keeps_windows_ || was_revoked()) && !end_reads_of_windows())
+        return forget("work of the device may still use it, or the windows of other ranks");
+    if (captured_ && was_revoked()) return forget("graphs have captured its calls");
     // The end of the derivation, or the wait before, may have failed to revoke it.
     const nccl::Comm ended = std::exchange(nccl_, nullptr);
     if (ended == nullptr) return;

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -53,10 +55,15 @@ public:
     // Makes a call of NCCL that may wait for other ranks, while NCCL connects: in the first calls.
     // The wait ends when the communicator breaks, and at the deadline. Returns NCCL's result.
     template <typename Call>
-    nccl::Result watched(const Call &call) {
+    auto watched(const Call &call) {
         const NcclWatch::Scope scope(watch_.get());
         return call();
     }
+    // A word in host memory that ends the waits of kernels of vescomm, once the ranks have failed;
+    // nullptr: there is none any more.
+    void set_end_word(std::uint32_t *word);
+    // A graph has captured its calls.
+    void note_capture() { captured_ = true; }
     // Result of the call that it makes in the background, or its asynchronous error.
     nccl::Result state() const;
     // The text of a result.
@@ -116,6 +123,9 @@ public:
     void abort_derived(Derivation &made) const noexcept;
 
 private:
+    void end_waits_of_kernels() noexcept;
+    // Makes a call that waits for other ranks return, in the thread of the watch.
+    void end_call() noexcept;
     // The thread that finalizes it also destroys it, unless this one has given it up to revoke it.
     enum class Finalization { runs, failed, destroys, given_up };
     static nccl::Result finalize_and_wait(const nccl::Library &nccl, nccl::Comm comm,
@@ -137,8 +147,13 @@ private:
     int device_ = -1;
     nccl::Comm nccl_ = nullptr;
     bool revoked_ = false;  // it was revoked, or a revocation of it has failed
+    std::atomic<bool> revocation_failed_{false};
     bool forgotten_ = false;
     bool keeps_windows_ = false;
+    bool captured_ = false;
+    std::mutex end_word_mutex_;
+    std::uint32_t *end_word_ = nullptr;
+    std::atomic<bool> end_call_hangs_{false};
     std::unique_ptr<NcclWatch> watch_;  // nullptr: it is the program's
     std::optional<BackgroundCall> derivation_;
     std::shared_ptr<Derivation> derived_;  // what derivation_ fills

@@ -20,8 +20,8 @@ std::int64_t nanoseconds_now() {
 
 }  // namespace
 
-NcclWatch::NcclWatch(double limit_seconds, std::function<bool()> failed, std::function<void()> end)
-    : limit_seconds_(limit_seconds), failed_(std::move(failed)), end_(std::move(end)) {
+NcclWatch::NcclWatch(double limit_seconds, Actions actions)
+    : limit_seconds_(limit_seconds), actions_(std::move(actions)) {
     const SignalsBlocked blocked;
     thread_ = std::thread([this] { watch(); });
 }
@@ -41,14 +41,16 @@ void NcclWatch::watch() {
 }
 
 void NcclWatch::look() {
+    const bool failed = actions_.failed();
+    if (failed) actions_.end_waits_of_kernels();
     std::int64_t begin = state_.load(std::memory_order_acquire);
     if (begin <= no_call) return;
     const double seconds = static_cast<double>(nanoseconds_now() - begin) * 1e-9;
     // A call that takes less than a period is left alone: it does not wait.
     const bool waits = seconds * 1e3 > static_cast<double>(period.count());
-    if (!waits || (seconds < limit_seconds_ && !failed_())) return;
+    if (!waits || (seconds < limit_seconds_ && !failed)) return;
     if (!state_.compare_exchange_strong(begin, is_ending)) return;
-    end_();
+    actions_.end();
     state_.store(has_ended, std::memory_order_release);
     state_.notify_all();
 }

@@ -19,9 +19,15 @@ namespace vescomm::internal {
 // for a call of 28 (two ranks on an H100, NCCL 2.32.3).
 class NcclWatch {
 public:
-    // `failed`: the ranks have failed. `end`: makes the call in progress return; called at most
-    // once. Both are called in the thread of the watch. Throws std::system_error without a thread.
-    NcclWatch(double limit_seconds, std::function<bool()> failed, std::function<void()> end);
+    struct Actions {
+        std::function<bool()> failed;  // the ranks have failed
+        // They have: a call may wait for kernels of vescomm, of which CUDA has queued too many, and
+        // they for other ranks. Called often.
+        std::function<void()> end_waits_of_kernels;
+        std::function<void()> end;  // makes the call in progress return; called at most once
+    };
+    // The actions run in the thread of the watch. Throws std::system_error without a thread.
+    NcclWatch(double limit_seconds, Actions actions);
     ~NcclWatch();
     NcclWatch(const NcclWatch &) = delete;
     NcclWatch &operator=(const NcclWatch &) = delete;
@@ -50,8 +56,7 @@ private:
     void look();
 
     const double limit_seconds_;
-    const std::function<bool()> failed_;
-    const std::function<void()> end_;
+    const Actions actions_;
     std::atomic<std::int64_t> state_{no_call};
     std::mutex mutex_;
     std::condition_variable stopped_;

@@ -51,6 +51,9 @@ std::string PeerLinks::obstacle(const DeviceCommunicator &comm) {
     if (libraries.nccl_version < nccl::version_with_peer_pointers ||
         libraries.nccl.get_peer_device_pointer == nullptr)
         return "NCCL before 2.29.2 has no addresses of other ranks' memory";
+    if (comm.options().borrowed != nullptr && comm.options().method != "peer")
+        return "the program may end its nccl_comm, and with it the memory of other ranks that "
+               "kernels read; the method \"peer\" asks for them";
     try {
         kernel_library().preload();
     } catch (const Error &error) {
@@ -60,7 +63,7 @@ std::string PeerLinks::obstacle(const DeviceCommunicator &comm) {
 }
 
 std::uint64_t PeerLinks::bytes(int ranks) {
-    return (flag_words(ranks) + gpu_kernel::max_peer_blocks) * sizeof(std::uint32_t);
+    return (flag_words(ranks) + 2 * gpu_kernel::max_peer_blocks) * sizeof(std::uint32_t);
 }
 
 PeerLinks::PeerLinks(DeviceCommunicator &comm, void *flags, const DeviceMemory &memory)

@@ -39,7 +39,9 @@ VESCOMM_INLINE std::uint32_t load_acquire(const std::uint32_t *flag) {
 
 struct MeetingShared {
     std::uint32_t epoch;  // meetings of this block before this launch
-    int ended;  // a wait was ended: the data of other ranks may not be there
+    // A wait was ended, of this kernel or of an earlier one: the data of other ranks may not be
+    // there, and that of this rank may be wrong. The block then meets no rank any more.
+    int ended;
 };
 
 struct Meeting {
@@ -54,23 +56,34 @@ struct Meeting {
                               unsigned block, unsigned thread) {
         if (thread != 0) return;
         shared.epoch = barrier.epochs[block];
-        shared.ended = 0;
+        shared.ended = static_cast<int>(mark(barrier, block));
+    }
+    // Ends the phases, after `meetings` of this block.
+    VESCOMM_INLINE void end(const gpu_kernel::PeerBarrier &barrier, const MeetingShared &shared,
+                            std::uint32_t meetings, unsigned block, unsigned thread) {
+        if (thread != 0) return;
+        if (shared.ended != 0) mark(barrier, block) = 1;
+        else barrier.epochs[block] = shared.epoch + meetings;
+    }
+    // Not 0: a wait of the block was ended.
+    VESCOMM_INLINE std::uint32_t &mark(const gpu_kernel::PeerBarrier &barrier, unsigned block) {
+        return barrier.epochs[gpu_kernel::max_peer_blocks + block];
     }
     // The flag of a rank in the memory of another one.
     VESCOMM_INLINE std::uint32_t *flag(const gpu_kernel::PeerBarrier &barrier, int at, int of,
                                        unsigned block) {
         return barrier.flags[at] + static_cast<std::int64_t>(block) * barrier.ranks + of;
     }
-    VESCOMM_INLINE void signal(const gpu_kernel::PeerBarrier &barrier, std::uint32_t epoch,
-                               unsigned block, unsigned thread) {
+    VESCOMM_INLINE void signal(const gpu_kernel::PeerBarrier &barrier, const MeetingShared &shared,
+                               std::uint32_t epoch, unsigned block, unsigned thread) {
         const int peer = static_cast<int>(thread);
-        if (peer < barrier.ranks && peer != barrier.rank)
+        if (shared.ended == 0 && peer < barrier.ranks && peer != barrier.rank)
             store_release(flag(barrier, peer, barrier.rank, block), epoch);
     }
     VESCOMM_INLINE void wait(const gpu_kernel::PeerBarrier &barrier, MeetingShared &shared,
                              std::uint32_t epoch, unsigned block, unsigned thread) {
         const int peer = static_cast<int>(thread);
-        if (peer >= barrier.ranks || peer == barrier.rank) return;
+        if (shared.ended != 0 || peer >= barrier.ranks || peer == barrier.rank) return;
         const std::uint32_t *const own = flag(barrier, barrier.rank, peer, block);
         // The difference stays right when the count of meetings overflows. The word of the host is
         // far: many threads that read it all the time slow the links down.
@@ -96,11 +109,11 @@ struct PeerMeet {
             case 0:
                 return Meeting::begin(p.barrier, shared, block, thread);
             case 1:
-                return Meeting::signal(p.barrier, shared.epoch + 1, block, thread);
+                return Meeting::signal(p.barrier, shared, shared.epoch + 1, block, thread);
             case 2:
                 return Meeting::wait(p.barrier, shared, shared.epoch + 1, block, thread);
             default:
-                if (thread == 0) p.barrier.epochs[block] = shared.epoch + 1;
+                return Meeting::end(p.barrier, shared, 1, block, thread);
         }
     }
 };

@@ -129,7 +129,9 @@ inline constexpr int peer_tile_elements = 2048;
 struct PeerBarrier {
     // Memory of each rank: for each block a flag of each rank.
     std::uint32_t *flags[max_peers];
-    std::uint32_t *epochs;  // for each block: its meetings so far
+    // For each block its meetings so far, and behind them for each block a mark that its waits were
+    // ended.
+    std::uint32_t *epochs;
     const std::uint32_t *end;  // in host memory; not 0: all waits end
     std::int32_t ranks, rank;
 };

@@ -30,18 +30,18 @@ struct Peers {
             case 0:
                 return Meeting::begin(barrier, shared, block, thread);
             case 1:
-                return Meeting::signal(barrier, shared.epoch + 1, block, thread);
+                return Meeting::signal(barrier, shared, shared.epoch + 1, block, thread);
             case 2:
                 return Meeting::wait(barrier, shared, shared.epoch + 1, block, thread);
             case 3:
                 if (shared.ended == 0) Collective::body(p, block, thread);
                 return;
             case 4:
-                return Meeting::signal(barrier, shared.epoch + 2, block, thread);
+                return Meeting::signal(barrier, shared, shared.epoch + 2, block, thread);
             case 5:
                 return Meeting::wait(barrier, shared, shared.epoch + 2, block, thread);
             default:
-                if (thread == 0) barrier.epochs[block] = shared.epoch + 2;
+                return Meeting::end(barrier, shared, 2, block, thread);
         }
     }
 };

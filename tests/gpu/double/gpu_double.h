@@ -49,7 +49,8 @@
 //
 // In the non-blocking mode of NCCL, two of three groups and registrations return ncclInProgress and
 // start in one of the next calls of ncclCommGetAsyncError(). The end of a communicator waits until
-// all graphs with its work are destroyed, as in NCCL.
+// all graphs with its work are destroyed, as in NCCL, which does not wait for them after a
+// revocation.
 //
 // Kernels of vescomm run on the host, from the source of those for GPUs: their blocks and threads
 // one after another. The double knows which bytes each of them accesses. launch() stands for

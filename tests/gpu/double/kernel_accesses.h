@@ -155,7 +155,7 @@ inline Accesses accesses_of(const gpu_kernel::SumQuantised &p) {
 // The flags are left out: other devices write them meanwhile.
 inline Accesses accesses_of(const gpu_kernel::PeerBarrier &p) {
     Accesses all;
-    add_access(all, p.epochs, 0, gpu_kernel::max_peer_blocks, sizeof *p.epochs, true);
+    add_access(all, p.epochs, 0, 2 * gpu_kernel::max_peer_blocks, sizeof *p.epochs, true);
     add_access(all, p.end, 0, 1, sizeof *p.end, false);
     return all;
 }

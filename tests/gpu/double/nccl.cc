@@ -274,7 +274,10 @@ int ncclCommRevoke(nccl::Comm comm, int flags) {
     comm->revoked = true;
     comm->group->changed.notify_all();
     // It ends when the work has ended, which may wait for earlier work of its streams.
-    if (!wait_for_work(lock, *comm)) return nccl::system_error;
+    if (!wait_for_work(lock, *comm)) {
+        violation("ncclCommRevoke() waits too long for the work of the streams: a deadlock");
+        return nccl::system_error;
+    }
     comm->error = nccl::success;
     return nccl::success;
 }
@@ -292,9 +295,12 @@ int ncclCommAbort(nccl::Comm comm) {
     }
     const auto limit =
         std::chrono::steady_clock::now() + std::chrono::duration<double>(patience_seconds());
-    while (comm->in_graphs() && std::chrono::steady_clock::now() < limit)
+    // NCCL does not wait for graphs after a revocation.
+    while (!comm->revoked && comm->in_graphs() && std::chrono::steady_clock::now() < limit)
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    if (comm->in_graphs())
+    if (comm->revoked && comm->in_graphs())
+        violation("ncclCommAbort() of a revoked communicator whose calls are in graphs");
+    else if (comm->in_graphs())
         violation("ncclCommAbort() waits too long for the end of graphs: a deadlock");
     end_comm(*comm, "ncclCommAbort()");
     return nccl::success;
