@@ -295,11 +295,12 @@ void DeviceCommunicator::require_not_ended(const char *function) {
 void DeviceCommunicator::copy(void *target, const void *source, std::uint64_t bytes,
                               cuda::Stream stream) {
     const char *function = "cudaMemcpyAsync()";
+    cuda::Error error = cuda::success;
     launch(function, [&] {
-        require_cuda(libraries_.cuda.memcpy_async(target, source, bytes,
-                                                  cuda::copy_device_to_device, stream),
-                     function);
+        error = libraries_.cuda.memcpy_async(target, source, bytes, cuda::copy_device_to_device,
+                                             stream);
     });
+    require_cuda(error, function);
 }
 
 std::string DeviceCommunicator::failure_of(const char *function, nccl::Result result) const {

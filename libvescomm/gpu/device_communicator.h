@@ -128,7 +128,7 @@ public:
         return nccl_.watched(call);
     }
     // Puts work on a stream, by launch(). CUDA makes it wait while the stream has too much work,
-    // which may wait for other ranks: as call(). Throws what launch() throws.
+    // which may wait for other ranks: as call(). launch() does not throw.
     template <typename Launch>
     void launch(const char *function, const Launch &launch) {
         watched(launch);

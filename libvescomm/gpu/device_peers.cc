@@ -3,6 +3,7 @@
 #include "gpu/device_peers.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "gpu/kernel_library.h"
 #include "gpu/peer_links.h"
@@ -56,14 +57,17 @@ gpu_kernel::PeerGather gather(const DeviceCommunicator &comm, const RaggedCall &
 
 void launch_peers(DeviceCommunicator &comm, Kernel kernel, unsigned blocks, const void *parameters,
                   cuda::Stream stream) {
+    std::optional<Error> failure;
     comm.launch("cudaLaunchKernel()", [&] {
         try {
             kernel_library().launch(kernel, blocks, parameters, stream);
         } catch (const Error &error) {
-            // The other ranks wait for this one.
-            comm.fail(error.status, "rank " + std::to_string(comm.rank()) + ": " + error.what());
+            failure = error;
         }
     });
+    // The other ranks wait for this one.
+    if (failure)
+        comm.fail(failure->status, "rank " + std::to_string(comm.rank()) + ": " + failure->what());
 }
 
 void run_peers(DeviceCommunicator &comm, const RaggedCall &call, cuda::Stream stream) {
