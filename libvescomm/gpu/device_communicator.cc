@@ -332,7 +332,7 @@ nccl::Result DeviceCommunicator::settle(const char *function) {
 
 void DeviceCommunicator::fail(vescomm_status_t status, const std::string &why) {
     comm_->fail(status, why);
-    end_nccl();
+    nccl_.end();
     comm_->failure().check();  // the first cause, if it was another one
     throw Error(status, why);
 }

@@ -219,9 +219,6 @@ private:
     // ended when it throws.
     template <typename Progress>
     void end_if_broken(const Progress &make_progress);
-    // After a failure: end the kernels of peers and NCCL's; see NcclCommunicator.
-    void end_nccl() noexcept;
-    void abort_nccl() noexcept;
     // Makes a call of NCCL that waits for other ranks, in a thread of its own. Throws the failure
     // of the communicator, and TIMEOUT; the thread then stays, with what the call owns. Otherwise
     // returns NCCL's result.

@@ -27,7 +27,7 @@ void DeviceCommunicator::end_if_broken(const Progress &make_progress) {
     try {
         make_progress();
     } catch (...) {
-        if (comm_->failure().broken()) end_nccl();
+        if (comm_->failure().broken()) nccl_.end();
         throw;
     }
 }

@@ -35,13 +35,13 @@ void DeviceCommunicator::close() {
     std::exception_ptr failure;
     bool idle = false;
     const bool was_broken = comm_->failure().broken();
-    if (was_broken) abort_nccl();
+    if (was_broken) nccl_.abort();
     else {
         try {
             idle = wait_for_last_work();
         } catch (const std::exception &) {
             failure = std::current_exception();
-            abort_nccl();
+            nccl_.abort();
         }
     }
     if (!memories_.empty() || workspace_ != nullptr) {
@@ -67,7 +67,7 @@ void DeviceCommunicator::close() {
     } catch (const std::exception &) {
         if (!failure) failure = std::current_exception();
     }
-    abort_nccl();  // no effect if it has been finalized
+    nccl_.abort();  // no effect if it has been finalized
     if (failure) std::rethrow_exception(failure);
 }
 
@@ -114,16 +114,6 @@ bool DeviceCommunicator::wait_for_last_work() {
                                                    last_work + " until its deadline");
     }
     return idle.result() != cuda::capture_unsupported;
-}
-
-void DeviceCommunicator::end_nccl() noexcept {
-    if (peer_links_) peer_links_->end();
-    nccl_.end();
-}
-
-void DeviceCommunicator::abort_nccl() noexcept {
-    if (peer_links_) peer_links_->end();
-    nccl_.abort();
 }
 
 BackgroundCall DeviceCommunicator::synchronize_device() const {

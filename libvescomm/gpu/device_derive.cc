@@ -171,7 +171,6 @@ void DeviceCommunicator::derive(DeviceCommunicator &waiter, const Communicator *
             comm_->fail(known != nullptr ? known->status : VESCOMM_ERROR_SYSTEM,
                         std::string(function) + " was given up on rank " + std::to_string(rank()) +
                             ": " + error.what());
-        if (peer_links_) peer_links_->end();
         nccl_.abandon_derivation();
         throw;
     }
@@ -287,7 +286,7 @@ std::unique_ptr<DeviceCommunicator> DeviceCommunicator::shrink(
             if (!parent.comm_->failure().broken()) throw;
         }
         place.broken = parent.comm_->failure().broken() ? 1 : 0;
-        if (place.broken != 0) parent.end_nccl();
+        if (place.broken != 0) parent.nccl_.end();
         return pack(place, why_not());
     });
     derivation->excluded = excluded_by(texts);

@@ -159,7 +159,7 @@ void DeviceCommunicator::free(void *pointer, int users,
     // NCCL unmaps the memory without waiting for work that uses it.
     if (!usable()) {
         const bool broken = comm_->failure().broken();
-        if (broken) abort_nccl();
+        if (broken) nccl_.abort();
         if (device_is_idle(broken ? end_limit(*comm_) : comm_->deadline()))
             release(pointer, *memory);
         else log_leak(*comm_, "memory", "work of the device may still use it");

@@ -124,6 +124,7 @@ NcclCommunicator::End NcclCommunicator::finalize(bool idle) noexcept {
 }
 
 void NcclCommunicator::end() noexcept {
+    end_waits_of_kernels();
     if (!(options_.shrinkable || keeps_windows_) || !revoke()) abort();
 }
 
@@ -145,6 +146,7 @@ bool NcclCommunicator::revoke() noexcept {
 }
 
 void NcclCommunicator::abort() noexcept {
+    end_waits_of_kernels();
     if (nccl_ == nullptr || options_.borrowed) {
         nccl_ = nullptr;
         return;
@@ -208,6 +210,7 @@ bool NcclCommunicator::end_derivation() noexcept {
 
 // It is not used again: it may have messages of the call.
 void NcclCommunicator::abandon_derivation() noexcept {
+    end_waits_of_kernels();
     const bool ended = end_derivation();
     derivation_.reset();
     if (!ended) return forget(derivation_runs);

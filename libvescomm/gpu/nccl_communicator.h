@@ -59,8 +59,8 @@ public:
         const NcclWatch::Scope scope(watch_.get());
         return call();
     }
-    // A word in host memory that ends the waits of kernels of vescomm, once the ranks have failed;
-    // nullptr: there is none any more.
+    // A word in host memory that ends the waits of kernels of vescomm: end() and abort() set it,
+    // and the watch, once the ranks have failed. nullptr: there is none any more.
     void set_end_word(std::uint32_t *word);
     // A graph has captured its calls.
     void note_capture() { captured_ = true; }

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/peer_links.h"
 
-#include <atomic>
 #include <vector>
 
 #include "base/error.h"
@@ -87,10 +86,6 @@ PeerLinks::PeerLinks(DeviceCommunicator &comm, void *flags, const DeviceMemory &
 
 PeerLinks::~PeerLinks() {
     if (end_ != nullptr) cuda_.free_host(end_);
-}
-
-void PeerLinks::end() noexcept {
-    if (end_ != nullptr) std::atomic_ref(*end_).store(1);
 }
 
 }  // namespace vescomm::internal

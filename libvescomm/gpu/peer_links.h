@@ -29,9 +29,8 @@ public:
 
     static std::uint64_t bytes(int ranks);
     const gpu_kernel::PeerBarrier &barrier() const { return barrier_; }
-    // Ends the waits of kernels, also of those that are launched later.
-    void end() noexcept;
-    // In host memory: another value than 0 ends the waits.
+    // In host memory: another value than 0 ends the waits of kernels, also of those that are
+    // launched later.
     std::uint32_t *end_word() const { return end_; }
     // The word stays until the process ends: kernels may still read it.
     void leak() noexcept { end_ = nullptr; }

@@ -81,10 +81,8 @@ private:
         Groups &whole = groups_.emplace_back();
         whole.comm = rank_.comm;
         whole.gpu = rank_.gpu;
-        for (int rank = 0; rank < rank_.ranks; ++rank) {
-            if (rank == 0) whole.ranks.emplace_back();
-            whole.ranks[0].push_back(rank);
-        }
+        whole.ranks = {std::vector<int>(static_cast<std::size_t>(rank_.ranks))};
+        std::iota(whole.ranks[0].begin(), whole.ranks[0].end(), 0);
         if (dice_.one_in(2)) return;
         Groups &parts = groups_.emplace_back();
         const int colors = 1 + dice_.below(3);
@@ -108,7 +106,7 @@ private:
         return made;
     }
 
-    // Elements of cudaMalloc(), and memory that is registered.
+    // In memory of cudaMalloc(), and the first one also in memory that is registered.
     void add_arrays() {
         const vescomm_type_t type = value_types[dice_.below(6)];
         for (std::size_t k = 0; k < arrays_.size(); ++k) {
@@ -129,7 +127,7 @@ private:
         const bool strided = dice_.one_in(2);
         const vescomm_type_t type = value_types[dice_.below(6)];
         auto buffer = std::make_unique<TestedBuffer>();
-        buffer->counts = dice_.counts(groups.largest());
+        buffer->counts = draw_counts(dice_, groups.largest());
         auto options = vescomm_gpu_buffer_options_init();
         options.type = type;
         options.placement = strided ? VESCOMM_GPU_STRIDED : VESCOMM_GPU_PACKED;
@@ -223,9 +221,12 @@ private:
         }
     }
 
+    Groups &any_groups() {
+        return groups_[static_cast<std::size_t>(dice_.below(static_cast<int>(groups_.size())))];
+    }
+
     void call() {
-        Groups &groups =
-            groups_[static_cast<std::size_t>(dice_.below(static_cast<int>(groups_.size())))];
+        Groups &groups = any_groups();
         switch (dice_.below(9)) {
             case 0:
             case 1:
@@ -334,8 +335,7 @@ private:
     }
 
     void renew_a_buffer() {
-        Groups &groups =
-            groups_[static_cast<std::size_t>(dice_.below(static_cast<int>(groups_.size())))];
+        Groups &groups = any_groups();
         auto &all = groups.buffers;
         const auto at = all.begin() + dice_.below(static_cast<int>(all.size()));
         ASSERT_EQ(vescomm_gpu_buffer_free((*at)->handle), VESCOMM_OK) << vescomm_get_last_error();
@@ -355,7 +355,7 @@ private:
     void gather_array(Groups &groups) {
         const auto [from, to] = two_arrays();
         const bool in_place = from == to;
-        const auto counts = dice_.counts(groups.largest());
+        const auto counts = draw_counts(dice_, groups.largest());
         const std::size_t source = place(), target = place();
         if (dice_.one_in(2)) fill(*from);
         const VectorLayout layout = layout_for(groups.group_of(rank_.rank), counts);
@@ -374,7 +374,7 @@ private:
     void reduce_array(Groups &groups) {
         const auto [from, to] = two_arrays();
         const bool in_place = from == to;
-        const auto counts = dice_.counts(groups.largest());
+        const auto counts = draw_counts(dice_, groups.largest());
         const std::size_t source = place(), target = place();
         const vescomm_op_t op = any_op(groups, is_float(from->type));
         fill(*from, fill_for(op, ++fills_));
@@ -393,7 +393,7 @@ private:
 
     void all_reduce(Groups &groups) {
         const auto [from, to] = two_arrays();
-        const std::size_t begin = place(), count = static_cast<std::size_t>(dice_.elements());
+        const std::size_t begin = place(), count = static_cast<std::size_t>(draw_elements(dice_));
         const vescomm_op_t op = any_op(groups, is_float(from->type));
         fill(*from, fill_for(op, ++fills_));
         if (!made("all_reduce", vescomm_gpu_all_reduce(groups.gpu, from->at(begin), to->at(begin),
@@ -408,7 +408,7 @@ private:
 
     void broadcast(Groups &groups) {
         Elements &array = *two_arrays().first;
-        const std::size_t begin = place(), count = static_cast<std::size_t>(dice_.elements());
+        const std::size_t begin = place(), count = static_cast<std::size_t>(draw_elements(dice_));
         const int draw = dice_.below(6);
         if (dice_.one_in(2)) fill(array);
         const auto root_of = [draw](const std::vector<int> &group) {
@@ -436,7 +436,8 @@ private:
         const std::size_t members = static_cast<std::size_t>(groups.largest());
         const std::int64_t gap = dice_.below(3);
         std::vector<std::vector<std::int64_t>> sent;  // [from][to]
-        for (std::size_t k = 0; k < members; ++k) sent.push_back(dice_.counts(groups.largest()));
+        for (std::size_t k = 0; k < members; ++k)
+            sent.push_back(draw_counts(dice_, groups.largest()));
         if (dice_.one_in(2)) fill(from);
         const auto received = [sent](std::size_t by) {
             std::vector<std::int64_t> counts;

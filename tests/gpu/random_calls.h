@@ -8,48 +8,39 @@
 #include <array>
 #include <cstring>
 #include <functional>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "gpu/device_ranks.h"
+#include "support/dice.h"
 
 namespace vescomm::internal::testing_support {
 
-class Dice {
-public:
-    explicit Dice(unsigned seed) : random_(seed) {}
-    int below(int limit) { return static_cast<int>(random_() % static_cast<unsigned>(limit)); }
-    bool one_in(int count) { return below(count) == 0; }
-    template <typename T>
-    T pick(std::initializer_list<T> from) {
-        return from.begin()[below(static_cast<int>(from.size()))];
-    }
-    // Elements of a shard.
-    std::int64_t elements() {
-        switch (below(8)) {
-            case 0:
-                return 0;
-            case 1:
-                return 1 + below(5);
-            case 2:
-                return 1500 + below(1500);
-            case 3:
-                return 16 * below(8);
-            default:
-                return below(60);
-        }
-    }
-    std::vector<std::int64_t> counts(int ranks) {
-        std::vector<std::int64_t> all(static_cast<std::size_t>(ranks), elements());
-        if (!one_in(4))
-            for (std::int64_t &count : all) count = elements();
-        return all;
-    }
+using vescomm::testing_support::Dice;
 
-private:
-    std::mt19937 random_;
-};
+// Elements of a shard.
+inline std::int64_t draw_elements(Dice &dice) {
+    switch (dice.below(8)) {
+        case 0:
+            return 0;
+        case 1:
+            return 1 + dice.below(5);
+        case 2:
+            return 1500 + dice.below(1500);
+        case 3:
+            return 16 * dice.below(8);
+        default:
+            return dice.below(60);
+    }
+}
+
+// Elements of all shards, often the same.
+inline std::vector<std::int64_t> draw_counts(Dice &dice, int ranks) {
+    std::vector<std::int64_t> all(static_cast<std::size_t>(ranks), draw_elements(dice));
+    if (!dice.one_in(4))
+        for (std::int64_t &count : all) count = draw_elements(dice);
+    return all;
+}
 
 // ---- values ----
 

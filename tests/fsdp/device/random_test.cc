@@ -5,12 +5,12 @@
 // have the same bits, and what one engine refuses, the other one does too.
 #include <cstdlib>
 #include <optional>
-#include <random>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "fsdp/device/training.h"
+#include "support/dice.h"
 #include "support/number_in.h"
 
 namespace vescomm::fsdp::testing {
@@ -19,20 +19,20 @@ namespace {
 // A model with its options, which every rank makes from the same number.
 class Trial {
 public:
-    explicit Trial(unsigned number) : random_(number) {
-        ranks = 1 + below(5);
-        preset = pick<const char *>({"zero3", "zero3", "zero2", "zero1", "ddp"});
-        if (ranks == 4) preset = pick<const char *>({"zero3", "hsdp:2", "hpz:2", "zero1"});
+    explicit Trial(unsigned number) : dice_(number) {
+        ranks = 1 + dice_.below(5);
+        preset = dice_.pick<const char *>({"zero3", "zero3", "zero2", "zero1", "ddp"});
+        if (ranks == 4) preset = dice_.pick<const char *>({"zero3", "hsdp:2", "hpz:2", "zero1"});
         options = make_options();
-        const int count = 1 + below(4);
+        const int count = 1 + dice_.below(4);
         for (int unit = 0; unit < count; ++unit) add_unit(unit);
-        training = {.steps = 1 + below(3),
-                    .micro_batches = 1 + below(3),
-                    .max_norm = one_in(2) ? 0.5 : 0,
-                    .push = one_in(2),
-                    .recompute = one_in(3)};
-        optimizer = below(4);
-        reproducible = one_in(3);
+        training = {.steps = 1 + dice_.below(3),
+                    .micro_batches = 1 + dice_.below(3),
+                    .max_norm = dice_.one_in(2) ? 0.5 : 0,
+                    .push = dice_.one_in(2),
+                    .recompute = dice_.one_in(3)};
+        optimizer = dice_.below(4);
+        reproducible = dice_.one_in(3);
     }
 
     Described describe_for(vescomm_fsdp_memory_t memory) const {
@@ -96,51 +96,46 @@ public:
     bool reproducible;  // of the communicators
 
 private:
-    int below(int limit) { return static_cast<int>(random_() % static_cast<unsigned>(limit)); }
-    bool one_in(int count) { return below(count) == 0; }
-    template <typename T>
-    T pick(std::initializer_list<T> from) {
-        return from.begin()[below(static_cast<int>(from.size()))];
-    }
-
     vescomm_fsdp_spec_options_t make_options() {
         using Types = std::initializer_list<vescomm_type_t>;
         vescomm_fsdp_spec_options_t made = vescomm_fsdp_spec_options_init();
-        made.compute_type = pick(Types{0, 0, VESCOMM_BF16, VESCOMM_F16});
-        if (one_in(4)) made.gradient_type = VESCOMM_F32;
-        made.gather_type = pick(Types{0, 0, 0, VESCOMM_I8, VESCOMM_F8E4M3, VESCOMM_F8E5M2});
-        made.reduce_type = pick(Types{0, 0, 0, VESCOMM_I8, VESCOMM_F8E4M3});
+        made.compute_type = dice_.pick(Types{0, 0, VESCOMM_BF16, VESCOMM_F16});
+        if (dice_.one_in(4)) made.gradient_type = VESCOMM_F32;
+        made.gather_type = dice_.pick(Types{0, 0, 0, VESCOMM_I8, VESCOMM_F8E4M3, VESCOMM_F8E5M2});
+        made.reduce_type = dice_.pick(Types{0, 0, 0, VESCOMM_I8, VESCOMM_F8E4M3});
         if (preset == "ddp") made.reduce_type = 0;  // an error
         // Masters have the type of parameters, or these are f32.
-        if (one_in(4)) made.master_type = pick(Types{VESCOMM_BF16, VESCOMM_F16});
-        if (made.master_type != 0 && one_in(8) == 0) made.compute_type = made.master_type;
-        made.slots = below(4);
-        made.gradient_slots = below(4);
-        made.order = below(3);
-        made.keep_gathered = below(2);
-        made.keep_gradients = below(2);
-        made.average = below(2);
-        made.partner_copy = one_in(4) ? 1 : 0;
-        made.large_unit_bytes = one_in(4) ? 100 : 0;
-        made.expert_ranks = one_in(4) ? ranks : 0;
-        made.offload_to_host = one_in(3) ? 1 : 0;
-        made.update_threads = below(3);
+        if (dice_.one_in(4)) made.master_type = dice_.pick(Types{VESCOMM_BF16, VESCOMM_F16});
+        if (made.master_type != 0 && dice_.one_in(8) == 0) made.compute_type = made.master_type;
+        made.slots = dice_.below(4);
+        made.gradient_slots = dice_.below(4);
+        made.order = dice_.below(3);
+        made.keep_gathered = dice_.below(2);
+        made.keep_gradients = dice_.below(2);
+        made.average = dice_.below(2);
+        made.partner_copy = dice_.one_in(4) ? 1 : 0;
+        made.large_unit_bytes = dice_.one_in(4) ? 100 : 0;
+        made.expert_ranks = dice_.one_in(4) ? ranks : 0;
+        made.offload_to_host = dice_.one_in(3) ? 1 : 0;
+        made.update_threads = dice_.below(3);
         return made;
     }
 
     void add_unit(int number) {
         UnitModel unit{"unit." + std::to_string(number), {}};
-        const bool experts = options.expert_ranks > 1 && one_in(3);
+        const bool experts = options.expert_ranks > 1 && dice_.one_in(3);
         if (experts) unit.flags = VESCOMM_FSDP_EXPERTS;
-        else if (one_in(6)) unit.flags = VESCOMM_FSDP_KEEP_GATHERED;
-        const int count = 1 + below(4);
+        else if (dice_.one_in(6)) unit.flags = VESCOMM_FSDP_KEEP_GATHERED;
+        const int count = 1 + dice_.below(4);
         for (int i = 0; i < count; ++i) {
             ParameterSpec one{.name = "p" + std::to_string(i), .shape = {}};
-            for (int dimension = below(4); dimension > 0; --dimension)
-                one.shape.push_back(one_in(20) ? 0 : 1 + below(dimension == 1 ? 40 : 9));
-            if (!one.shape.empty() && one_in(4)) one.block_rows = one_in(3) ? -1 : 1 + below(4);
-            if (one_in(8)) one.flags = VESCOMM_FSDP_FROZEN;
-            if (!experts && one_in(6)) one.flags |= VESCOMM_FSDP_REPLICATED;
+            for (int dimension = dice_.below(4); dimension > 0; --dimension)
+                one.shape.push_back(dice_.one_in(20) ? 0
+                                                     : 1 + dice_.below(dimension == 1 ? 40 : 9));
+            if (!one.shape.empty() && dice_.one_in(4))
+                one.block_rows = dice_.one_in(3) ? -1 : 1 + dice_.below(4);
+            if (dice_.one_in(8)) one.flags = VESCOMM_FSDP_FROZEN;
+            if (!experts && dice_.one_in(6)) one.flags |= VESCOMM_FSDP_REPLICATED;
             unit.parameters.push_back(one);
         }
         units.push_back(unit);
@@ -153,7 +148,7 @@ private:
         return before;
     }
 
-    std::mt19937 random_;
+    vescomm::testing_support::Dice dice_;
     int optimizer = 0;  // 0, 3: none, which is AdamW
 };
 
