@@ -38,8 +38,9 @@ esac
 
 # Suite slow is for nightly runs, suite gpu for machines with a GPU: name them to run them.
 if [ $# -eq 0 ]; then set -- --no-suite slow --no-suite gpu; fi
+# Many tests wait for deadlines: more of them than there are cores run at the same time.
 status=0
-run_tests "$folder" "$@" || status=$?
+run_tests "$folder" --num-processes $((($(nproc) * 3 + 1) / 2)) "$@" || status=$?
 case " $* " in *" --list "*) exit "$status" ;; esac
 echo "$passed passed, $failed failed, $skipped skipped"
 exit "$status"

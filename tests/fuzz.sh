@@ -46,10 +46,11 @@ get_libfuzzer() {
     has_libfuzzer
 }
 
+# Without precompiled headers: a file that uses what it does not include is found here.
 build_with_libfuzzer() {
     CC=clang-14 CXX=clang++-14 configure "$folder" -Dtests=enabled -Dlibfuzzer=true \
         -Db_sanitize=address,undefined -Db_lundef=false -Ddebug=true \
-        -Db_ndebug=false -Dexamples=disabled -Dz3=disabled \
+        -Db_ndebug=false -Db_pch=false -Dexamples=disabled -Dz3=disabled \
         "-Dcpp_args=['-fsanitize=fuzzer-no-link', '-fno-sanitize-recover=undefined']"
     build "$folder" fuzz_targets
 }

@@ -100,6 +100,8 @@ configure() {
 # build FOLDER TARGET...: builds these targets; without targets, all.
 build() {
     say "building $1 (a few minutes the first time)"
+    # ccache takes precompiled headers only with this.
+    export CCACHE_SLOPPINESS=${CCACHE_SLOPPINESS:-pch_defines,time_macros}
     if [ -t 1 ]; then
         ninja -C "$@"
         return

@@ -5,6 +5,7 @@
 // advertise: seldom, and only to and from the ranks for which it waits, because both are expensive
 // with many ranks.
 #include <set>
+#include <thread>
 
 #include "support/array_ranks.h"
 

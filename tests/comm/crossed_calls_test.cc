@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 #include <functional>
+#include <thread>
 
 #include "support/array_calls.h"
 

@@ -10,6 +10,8 @@
 #include <cstdio>
 #include <deque>
 #include <random>
+#include <stdexcept>
+#include <thread>
 
 #include "support/array_ranks.h"
 

@@ -3,6 +3,8 @@
 //
 // A rank fails after its part of a call is done. The call completes on the other ranks of the node,
 // although they learn of the failure before they look at the data.
+#include <thread>
+
 #include "support/array_calls.h"
 
 namespace vescomm::internal::testing_support {

@@ -12,6 +12,7 @@
 #include <future>
 #include <iterator>
 #include <string_view>
+#include <thread>
 
 #include "observe/file.h"
 #include "support/thread_ranks.h"

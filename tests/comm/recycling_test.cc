@@ -4,6 +4,7 @@
 // Requests and memories that are created and freed repeatedly: their channels are reused.
 #include <cstdlib>
 #include <random>
+#include <stdexcept>
 
 #include "support/array_ranks.h"
 

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <numeric>
 #include <random>
+#include <stdexcept>
 
 #include "base/thread_sanitizer.h"
 #include "base/types.h"

@@ -3,6 +3,8 @@
 //
 // Groups of calls on arrays: rejected calls in them, groups that are cut differently, and ends that
 // do not come.
+#include <barrier>
+
 #include "base/thread_sanitizer.h"
 #include "support/array_calls.h"
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <barrier>
+#include <thread>
 
 #include "support/array_ranks.h"
 

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <deque>
 #include <random>
+#include <stdexcept>
 
 #include "support/array_ranks.h"
 

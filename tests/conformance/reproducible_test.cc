@@ -6,6 +6,7 @@
 // order of summation changes the bits.
 #include <algorithm>
 #include <random>
+#include <stdexcept>
 
 #include "base/types.h"
 #include "execute/kernels.h"

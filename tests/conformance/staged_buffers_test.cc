@@ -7,6 +7,7 @@
 // may complete its part before the others read their peers' arrays.
 #include <atomic>
 #include <cstring>
+#include <thread>
 
 #include "comm/memory_pool.h"
 #include "comm/request.h"

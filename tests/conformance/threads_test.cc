@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
+#include <stdexcept>
+#include <thread>
 
 #include "base/thread_sanitizer.h"
 #include "support/array_ranks.h"

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cstddef>
+#include <cstring>
 
 #include "fsdp/refused.h"
 #include "fsdp/training.h"

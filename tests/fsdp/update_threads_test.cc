@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <mutex>
 #include <set>
+#include <thread>
 
 #include "fsdp/checkpoint/checkpoint_ranks.h"
 #include "fsdp/observed_sgd.h"

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <barrier>
+#include <thread>
 #include <utility>
 
 #include "api/gpu_handles.h"

@@ -5,7 +5,9 @@
 // or vescomm finds each of them.
 #include <gtest/gtest.h>
 
+#include <barrier>
 #include <mutex>
+#include <thread>
 
 #include "gpu/session_ranks.h"
 

@@ -22,12 +22,7 @@ namespace vescomm::internal::testing_support {
 namespace cuda = internal::cuda;
 namespace nccl = internal::nccl;
 
-inline void expect_error(vescomm_status_t status, vescomm_status_t expected,
-                         const std::string &says) {
-    EXPECT_EQ(status, expected) << vescomm_get_last_error();
-    EXPECT_NE(std::string(vescomm_get_last_error()).find(says), std::string::npos)
-        << vescomm_get_last_error();
-}
+void expect_error(vescomm_status_t status, vescomm_status_t expected, const std::string &says);
 
 struct DeviceRank : gpu_double::Device {
     DeviceRank(const std::shared_ptr<Communicator> &comm)
@@ -45,49 +40,20 @@ struct DeviceRank : gpu_double::Device {
     vescomm_gpu_comm_t *gpu = nullptr;
 };
 
-inline vescomm_gpu_comm_options_t device_options(const char *method = nullptr,
-                                                 std::uint64_t workspace = 1 << 20) {
-    vescomm_gpu_comm_options_t options = vescomm_gpu_comm_options_init();
-    options.method = method;
-    options.workspace_bytes = workspace;
-    return options;
-}
+vescomm_gpu_comm_options_t device_options(const char *method = nullptr,
+                                          std::uint64_t workspace = 1 << 20);
 
-inline TestSetup node_of_ranks(int ranks) {
-    TestSetup setup;
-    setup.kind = Kind::loopback;
-    setup.node_of.assign(static_cast<std::size_t>(ranks), 0);
-    return setup;
-}
+TestSetup node_of_ranks(int ranks);
 
 // Runs `body` on ranks that have no device communicator yet.
-inline void run_devices(const TestSetup &setup, const std::function<void(DeviceRank &)> &body) {
-    run_ranks(setup, [&](const std::shared_ptr<Communicator> &comm) {
-        DeviceRank rank(comm);
-        body(rank);
-    });
-}
+void run_devices(const TestSetup &setup, const std::function<void(DeviceRank &)> &body);
 
 // Runs `body` on ranks with a device communicator.
-inline void run_device_ranks(int ranks, const vescomm_gpu_comm_options_t &options,
-                             const std::function<void(DeviceRank &)> &body) {
-    run_devices(node_of_ranks(ranks), [&](DeviceRank &rank) {
-        ASSERT_EQ(rank.create(options), VESCOMM_OK) << vescomm_get_last_error();
-        body(rank);
-    });
-}
+void run_device_ranks(int ranks, const vescomm_gpu_comm_options_t &options,
+                      const std::function<void(DeviceRank &)> &body);
 
 // Calls of NCCL by the ranks of one call, which a barrier separates from other calls.
-inline int calls_in(DeviceRank &r, const char *function, const std::function<void()> &call) {
-    r.parent.value->barrier();
-    const int before = gpu_double::calls_of(function);
-    r.parent.value->barrier();
-    call();
-    r.parent.value->barrier();
-    const int after = gpu_double::calls_of(function);
-    r.parent.value->barrier();
-    return after - before;
-}
+int calls_in(DeviceRank &r, const char *function, const std::function<void()> &call);
 
 // A layout of one vector.
 struct VectorLayout {
@@ -107,16 +73,6 @@ struct VectorLayout {
 };
 
 // Counts of ranks: equal, ragged, with empty shards, of one owner, and none at all.
-inline std::vector<std::vector<std::int64_t>> shapes(int ranks) {
-    std::vector<std::vector<std::int64_t>> all(5);
-    for (std::int64_t k = 0; k < ranks; ++k) {
-        all[0].push_back(4);
-        all[1].push_back(3 + 5 * k);
-        all[2].push_back(k % 2 == 0 ? 0 : 7 * k);
-        all[3].push_back(k == ranks / 2 ? 33 : 0);
-        all[4].push_back(0);
-    }
-    return all;
-}
+std::vector<std::vector<std::int64_t>> shapes(int ranks);
 
 }  // namespace vescomm::internal::testing_support

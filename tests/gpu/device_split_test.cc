@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <barrier>
+#include <thread>
 
 #include "gpu/session_ranks.h"
 

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <atomic>
 #include <barrier>
+#include <thread>
 
 #include "gpu/double_ranks.h"
 

@@ -10,9 +10,7 @@
 #include <barrier>
 #include <cstdint>
 #include <functional>
-#include <regex>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "base/thread_sanitizer.h"
@@ -21,12 +19,7 @@
 namespace gpu_double {
 
 // Expects a violation that matches the regular expression, and forgets all violations.
-inline void expect_violation(const std::string &expression, const char *file, int line) {
-    const std::string found = take_violations();
-    if (!std::regex_search(found, std::regex(expression)))
-        ADD_FAILURE_AT(file, line) << "no violation matches \"" << expression << "\"; there is:\n"
-                                   << found;
-}
+void expect_violation(const std::string &expression, const char *file, int line);
 #define EXPECT_THAT_VIOLATION(expression) \
     ::gpu_double::expect_violation(expression, __FILE__, __LINE__)
 
@@ -116,16 +109,6 @@ struct SharedMemory {
     nccl::Window window = nullptr;
 };
 
-inline void run_nccl_ranks(int ranks, const std::function<void(Rank &)> &body) {
-    nccl::UniqueId id;
-    ASSERT_EQ(ncclGetUniqueId(&id), 0);
-    std::vector<std::thread> threads;
-    for (int number = 0; number < ranks; ++number)
-        threads.emplace_back([&, number] {
-            Rank rank(number, ranks, id);
-            body(rank);
-        });
-    for (std::thread &thread : threads) thread.join();
-}
+void run_nccl_ranks(int ranks, const std::function<void(Rank &)> &body);
 
 }  // namespace gpu_double

@@ -7,6 +7,7 @@
 
 #include <barrier>
 #include <cstring>
+#include <thread>
 
 #include "gpu/double_ranks.h"
 

@@ -8,6 +8,7 @@
 #include <barrier>
 #include <memory>
 #include <optional>
+#include <thread>
 
 #include "gpu/hpp_ranks.h"
 

@@ -14,6 +14,7 @@ ROOT = Path(sys.argv[1]).resolve()
 # The folders that a folder may include, besides itself. `public` is vescomm.h and vescomm.hpp.
 LIBRARY = {
     "base": {"public"},
+    "precompiled": set(),
     "config": {"public", "base"},
     "observe": {"public", "base"},
     "topology": {"public", "base"},
@@ -56,7 +57,8 @@ FILES = {
              "libvescomm/execute/loops/sgd_element.h", "libvescomm/execute/loops/sgd_step.h",
              "libvescomm/execute/sgd_constants.h",
              "libvescomm/execute/loops/stochastic_rounding.h",
-             "libvescomm/gpu/cuda_functions.h", "libvescomm/gpu/gpu_libraries.h"},
+             "libvescomm/gpu/cuda_functions.h", "libvescomm/gpu/gpu_libraries.h",
+             "libvescomm/gpu/relaxed_capture.h"},
     "train_gpt": {"libvescomm/execute/isa.h"},
 }
 
@@ -71,6 +73,7 @@ INCLUDE_ROOTS = ["libvescomm", "libvescomm/include", "planner/include", "planner
 THIRD_PARTY = re.compile(r"(ucp|ucs|uct|fmt|nlohmann|asio|openssl|CLI|gtest|gmock|rapidcheck)/"
                          r"|oneapi/|asio\.hpp|hwloc\.h|xxhash\.h|rapidcheck\.h|dnnl")
 MAY_HAVE_THIRD_PARTY = {
+    r"libvescomm/precompiled/.*": r"fmt/",
     r"libvescomm/transport/ucx_\w+\.h": r"ucp/|ucs/",
     r"libvescomm/bootstrap/os_\w+\.h": r"asio",
     r"fsdp/examples/train_gpt/matmul\.h": r"dnnl",

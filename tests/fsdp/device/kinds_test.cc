@@ -5,6 +5,7 @@
 // runs the same arithmetic on the stream that it gets: the results are those of the host.
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <memory>
 
 #include "fsdp/checkpoint/checkpoint_ranks.h"
