@@ -73,4 +73,9 @@ struct ExchangeCounts {
     std::span<const std::int64_t> sent, received;
 };
 
+// Those of one rank with another one.
+struct ExchangePair {
+    std::int64_t sent = 0, received = 0;
+};
+
 }  // namespace vescomm::internal

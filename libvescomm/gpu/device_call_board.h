@@ -70,15 +70,12 @@ public:
         return DeviceCall::from_words(values);
     }
 
-    struct Pair {
-        std::int64_t sent = 0, received = 0;
-    };
     // The counts of an exchange with a rank of the node, as read().
-    std::optional<Pair> read_pair(std::uint64_t number, std::size_t member) const noexcept {
+    std::optional<ExchangePair> read_pair(std::uint64_t number, std::size_t member) const noexcept {
         const Entry &entry = entry_of(number);
         if (entry.number.load(std::memory_order_acquire) != number) return {};
         const PairWords &pair = pair_of(number, member);
-        const Pair values = {
+        const ExchangePair values = {
             static_cast<std::int64_t>(pair.sent.load(std::memory_order_acquire)),
             static_cast<std::int64_t>(pair.received.load(std::memory_order_acquire))};
         if (entry.number.load(std::memory_order_relaxed) != number) return {};

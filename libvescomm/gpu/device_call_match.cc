@@ -19,6 +19,9 @@ constexpr std::size_t max_names = 4096;
 // Calls of neighbours that wait until this rank has made its own.
 constexpr std::size_t max_unexpected = 256;
 
+// Other ranks to which a rank sends the counts of exchanges: rank 0 passes all of them on.
+constexpr int max_count_notes = 256;
+
 std::string on_this_node(std::vector<int> &ranks) {
     std::ranges::sort(ranks);
     return fmt::format("; {} {} of this node", ranks.size() == 1 ? "rank" : "ranks",
@@ -62,6 +65,7 @@ std::string DeviceCallMatch::add(const DeviceCall &call, const ExchangeCounts &c
     ++calls_;
     mine.write(calls_, call, counts, members_);
     try {
+        if (!counts.sent.empty() && notes_.connected()) exchanges_.add(calls_, counts);
         if (calls_ % DeviceCallNotes::max_calls == 0) send_to_nodes();
         if (!counts.sent.empty()) return compare_all();
         // If two ranks of the node differ, so do two that follow one another.
@@ -111,15 +115,20 @@ std::string DeviceCallMatch::compare_counts(std::uint64_t number, const DeviceCa
                                             const Peer &peer) const {
     const auto here = own_board().read_pair(number, peer.number);
     const auto there = board(peer.rank).read_pair(number, own_);
-    if (!here || !there || (here->sent == there->received && here->received == there->sent))
-        return {};
-    const bool sends = here->sent != there->received;
+    return here && there ? counts_difference(number, call, *here, peer.rank, *there) : "";
+}
+
+std::string DeviceCallMatch::counts_difference(std::uint64_t number, const DeviceCall &call,
+                                               const ExchangePair &here, int other,
+                                               const ExchangePair &there) const {
+    if (here.sent == there.received && here.received == there.sent) return {};
+    const bool sends = here.sent != there.received;
     const int rank = memory_->comm().rank();
     return fmt::format(
         "call {} on the device communicator, {}: rank {} sends {} elements to rank {}, which "
         "expects {}; the counts of two ranks for one another must be the same",
-        number, call.text(names_), sends ? rank : peer.rank, sends ? here->sent : there->sent,
-        sends ? peer.rank : rank, sends ? there->received : here->received);
+        number, call.text(names_), sends ? rank : other, sends ? here.sent : there.sent,
+        sends ? other : rank, sends ? there.received : here.received);
 }
 
 std::string DeviceCallMatch::compare_all() {
@@ -137,8 +146,10 @@ std::string DeviceCallMatch::compare_notes() {
     std::erase_if(unexpected_, [&](const DeviceCallNotes::Call &its) {
         if (its.number > calls_) return false;
         const auto here = mine.read(its.number);
-        if (here && *here != its.call && why.empty())
-            why = difference(its.number, *here, its.rank, its.call);
+        if (!here || !why.empty()) return true;
+        if (*here != its.call) why = difference(its.number, *here, its.rank, its.call);
+        else if (const auto pair = exchanges_.pair(its.number, its.rank); pair && its.pair)
+            why = counts_difference(its.number, *here, *pair, its.rank, *its.pair);
         return true;
     });
     return why;
@@ -152,8 +163,23 @@ void DeviceCallMatch::send_to_nodes() const {
     for (std::uint64_t number =
              calls_ < DeviceCallNotes::max_calls ? 1 : calls_ - DeviceCallNotes::max_calls + 1;
          number <= calls_; ++number)
-        if (const auto call = mine.read(number)) last.push_back({rank, number, *call});
+        if (const auto call = mine.read(number)) last.push_back({rank, number, *call, {}});
     notes_.send(last);
+}
+
+void DeviceCallMatch::send_counts_to_nodes() const {
+    const int ranks = memory_->comm().ranks(), rank = memory_->comm().rank();
+    if (!notes_.connected() || ranks - static_cast<int>(members_.size()) > max_count_notes) return;
+    const DeviceCallBoard mine = own_board();
+    for (int other = 0; other < ranks; ++other) {
+        if (std::ranges::find(members_, other) != members_.end()) continue;
+        std::vector<DeviceCallNotes::Call> last;
+        for (const std::uint64_t number : exchanges_.numbers())
+            if (const auto pair = exchanges_.pair(number, other); number != 0 && pair)
+                if (const auto call = mine.read(number))
+                    last.push_back({rank, number, *call, pair});
+        notes_.send_to(other, last);
+    }
 }
 
 std::string DeviceCallMatch::last_text() const {

@@ -12,6 +12,7 @@
 #include "gpu/device_call.h"
 #include "gpu/device_call_board.h"
 #include "gpu/device_call_notes.h"
+#include "gpu/last_exchanges.h"
 
 namespace vescomm::internal {
 
@@ -40,6 +41,11 @@ public:
     // This rank has waited long, or has failed: sends its last calls to other nodes. add() does so
     // from time to time.
     void send_to_nodes() const;
+    // This rank has waited for seconds, or has failed: sends the counts of its last exchanges, each
+    // to the rank that they are for. With very many ranks it sends nothing.
+    void send_counts_to_nodes() const;
+    // True: calls have come from other nodes.
+    bool any_notes() const { return notes_.any(); }
     // True: there are other nodes, and calls pass between them.
     bool between_nodes() const { return notes_.connected(); }
     // The name of a buffer, for sentences.
@@ -67,6 +73,9 @@ private:
     // Compares the counts of an exchange that both ranks have made.
     std::string compare_counts(std::uint64_t number, const DeviceCall &call,
                                const Peer &peer) const;
+    std::string counts_difference(std::uint64_t number, const DeviceCall &call,
+                                  const ExchangePair &here, int rank,
+                                  const ExchangePair &there) const;
     std::string compare_notes();
     std::string difference(std::uint64_t number, const DeviceCall &mine, int rank,
                            const DeviceCall &other) const;
@@ -78,6 +87,7 @@ private:
     std::vector<Peer> peers_;  // the other ranks of this node, from the next one on
     std::uint64_t calls_ = 0;  // number of calls that this rank has made
     BufferNames names_;
+    LastExchanges exchanges_;  // nothing without other nodes
     DeviceCallNotes notes_;
     // Calls that came from other nodes before this rank has made its own.
     std::vector<DeviceCallNotes::Call> unexpected_;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,7 +15,8 @@ namespace vescomm::internal {
 
 // Passes calls on device memory between nodes, over the control plane. A rank sends them to its two
 // neighbours in the ring of ranks, if these are on other nodes: if two ranks differ and all have
-// made the call, two neighbours differ.
+// made the call, two neighbours differ. Counts of exchanges differ for each pair of ranks, and go
+// to the other one of the pair.
 //
 // Threads: one at a time.
 class DeviceCallNotes {
@@ -23,6 +25,7 @@ public:
         int rank = 0;  // the sender
         std::uint64_t number = 0;
         DeviceCall call;
+        std::optional<ExchangePair> pair{};  // of an exchange: its counts with the receiver
     };
 
     // Collective, blocking. `number`: the same on all ranks, and of no other object of `comm`. A
@@ -35,11 +38,13 @@ public:
     // True: there are other nodes, and a control plane that passes calls to them.
     bool connected() const { return control_ != nullptr; }
     bool any_neighbours() const { return !neighbours_.empty(); }
-    // Sends calls of this rank, at most max_calls.
+    // Sends calls of this rank to its neighbours, at most max_calls.
     void send(const std::vector<Call> &calls) const;
+    // The same, to one rank.
+    void send_to(int rank, const std::vector<Call> &calls) const;
     // True: calls have arrived.
     bool any() const { return control_ != nullptr && control_->has_notes(); }
-    // Calls of neighbours that have arrived.
+    // Calls of other nodes that have arrived.
     std::vector<Call> take();
 
     // Number of calls in a note.

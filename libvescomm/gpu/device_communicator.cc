@@ -204,10 +204,11 @@ void DeviceCommunicator::check() {
 void DeviceCommunicator::check_failures() {
     end_if_broken([&] { comm_->failure().check(); });
     check_nccl();
+    if (calls_ && calls_->any_notes()) compare_calls();
 }
 
 void DeviceCommunicator::check_nccl() {
-    const nccl::Result error = nccl_.state();
+    const nccl::Result error = nccl_.result();
     if (failed(error)) fail_call(status_of(error), failure_text(error));
 }
 
@@ -232,6 +233,7 @@ void DeviceCommunicator::fail_call(vescomm_status_t status, const std::string &w
     // Ranks of other nodes that have failed too send their calls.
     if (calls_ && calls_->between_nodes()) {
         calls_->send_to_nodes();
+        calls_->send_counts_to_nodes();
         const Deadline answers = Deadline::after(note_seconds);
         while (!answers.expired()) {
             end_if_broken([&] { comm_->try_progress(); });
@@ -324,7 +326,7 @@ std::string DeviceCommunicator::cuda_reason(cuda::Error error) const {
 nccl::Result DeviceCommunicator::settle(const char *function) {
     nccl::Result result = nccl::in_progress;
     poll(function, [&] {
-        result = nccl_.state();
+        result = nccl_.result();
         return result != nccl::in_progress;
     });
     return result;

@@ -57,6 +57,8 @@ void DeviceCommunicator::poll(const char *what, const Done &done) {
     const Clock::time_point sleep_after = Clock::now() + std::chrono::milliseconds(1);
     auto pause = std::chrono::microseconds(10);
     Clock::duration long_wait = std::chrono::milliseconds(250);
+    const std::chrono::duration<double> counts_wait(
+        std::min(4.0, comm_->config().timeout_seconds / 4.0));
     const Clock::time_point begin = Clock::now();
     const ShownWait shown(calls_.get());
     std::optional<ProgressEngine::OutsideWait> crossed;
@@ -65,6 +67,8 @@ void DeviceCommunicator::poll(const char *what, const Done &done) {
         compare_calls();
         if (calls_ && Clock::now() - begin >= long_wait) {
             calls_->send_to_nodes();
+            // A training step may take longer than the first waits.
+            if (long_wait >= counts_wait) calls_->send_counts_to_nodes();
             long_wait *= 2;
         }
         limit.look(Clock::now());

@@ -107,7 +107,7 @@ bool DeviceCommunicator::wait_for_last_work() {
     const BackgroundCall idle = synchronize_device();
     const Deadline limit = comm_->deadline();
     while (!idle.wait(Deadline::after(std::min(limit.seconds_left(), 0.01)))) {
-        if (const nccl::Result error = nccl_.state(); failed(error))
+        if (const nccl::Result error = nccl_.result(); failed(error))
             throw Error(status_of(error), failure_text(error));
         if (limit.expired())
             throw Error(VESCOMM_ERROR_TIMEOUT, "rank " + std::to_string(rank()) + " waited for " +

@@ -132,7 +132,7 @@ std::string DeviceCommunicator::why_not_derived(const void *function, const char
     if (nccl() == nullptr)
         return "a failure has aborted the parent's communicator of NCCL; the option shrinkable "
                "keeps it";
-    const nccl::Result error = nccl_.state();
+    const nccl::Result error = nccl_.result();
     if (error != nccl::success) return "the parent's communicator of NCCL failed: " + reason(error);
     return {};
 }

@@ -26,7 +26,13 @@ void NcclCommunicator::use_device(int device) {
         comm_.config().timeout_seconds,
         NcclWatch::Actions{.failed = [this] { return comm_.failure().broken(); },
                            .end_waits_of_kernels = [this] { end_waits_of_kernels(); },
-                           .end = [this] { end_call(); }});
+                           .end = [this] { end_call(); },
+                           // After an abort the program's next call would use what is gone.
+                           .may_end_kernels =
+                               [this] {
+                                   return libraries_.nccl.comm_revoke != nullptr &&
+                                          nccl_ != nullptr && state_ == State::usable;
+                               }});
 }
 
 void NcclCommunicator::set_end_word(std::uint32_t *word) {
@@ -42,16 +48,18 @@ void NcclCommunicator::end_waits_of_kernels() noexcept {
 // NCCL waits for its kernels, which may be behind kernels of vescomm on a stream.
 void NcclCommunicator::end_call() noexcept {
     end_waits_of_kernels();
-    const BackgroundCall call = call_on_device(
-        libraries_.cuda, device_, [nccl = libraries_.nccl, comm = nccl_](const cuda::Runtime &) {
-            // After a revocation the communicator still exists.
-            return nccl.comm_revoke != nullptr ? nccl.comm_revoke(comm, 0) : nccl.comm_abort(comm);
-        });
-    if (!call.wait(end_limit(comm_))) end_call_hangs_ = true;
-    else revocation_failed_ = call.result() != nccl::success;
+    const bool revokes = libraries_.nccl.comm_revoke != nullptr;
+    const BackgroundCall call =
+        call_on_device(libraries_.cuda, device_,
+                       [revokes, nccl = libraries_.nccl, comm = get()](const cuda::Runtime &) {
+                           return revokes ? nccl.comm_revoke(comm, 0) : nccl.comm_abort(comm);
+                       });
+    if (!call.wait(end_limit(comm_))) state_ = State::end_hangs;
+    else if (!revokes) state_ = State::aborted;
+    else state_ = call.result() == nccl::success ? State::revoked : State::revocation_failed;
 }
 
-nccl::Result NcclCommunicator::state() const {
+nccl::Result NcclCommunicator::result() const {
     nccl::Result error = nccl::success;
     const nccl::Result result = libraries_.nccl.comm_get_async_error(nccl_, &error);
     return result == nccl::success ? error : result;
@@ -66,11 +74,10 @@ std::string NcclCommunicator::reason(nccl::Result result) const {
 
 // ---- the end ----
 
-nccl::Result NcclCommunicator::finalize_and_wait(const nccl::Library &nccl, nccl::Comm comm,
-                                                 const std::atomic<Finalization> &now) {
+nccl::Result NcclCommunicator::finalize_and_wait(const nccl::Library &nccl, nccl::Comm comm) {
     nccl::Result result = nccl.comm_finalize(comm);
     // It does not block if NCCL_COMM_BLOCKING says so.
-    while (result == nccl::in_progress && now == Finalization::runs) {
+    while (result == nccl::in_progress) {
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
         if (const auto asked = nccl.comm_get_async_error(comm, &result); asked != nccl::success)
             return asked;
@@ -80,47 +87,37 @@ nccl::Result NcclCommunicator::finalize_and_wait(const nccl::Library &nccl, nccl
 
 NcclCommunicator::End NcclCommunicator::finalize(bool idle) noexcept {
     using Kind = End::Kind;
+    stop_watch();
     if (options_.borrowed || !usable()) return {};
     if (keeps_windows_ && !idle) {
         forget("work of the device may still read windows of other ranks");
         return {};
     }
-    const auto now = std::make_shared<std::atomic<Finalization>>(Finalization::runs);
-    const BackgroundCall end = call_on_device(
-        libraries_.cuda, device_,
-        [nccl = libraries_.nccl, comm = nccl_, now](const cuda::Runtime &) {
-            const nccl::Result result = finalize_and_wait(nccl, comm, *now);
-            const bool succeeded = result == nccl::success;
-            auto before = Finalization::runs;
-            if (!now->compare_exchange_strong(
-                    before, succeeded ? Finalization::destroys : Finalization::failed))
-                return nccl::system_error;
-            return succeeded ? nccl.comm_destroy(comm) : result;
-        });
+    const auto finalized = std::make_shared<std::atomic<bool>>(false);
+    const BackgroundCall end =
+        call_on_device(libraries_.cuda, device_,
+                       [nccl = libraries_.nccl, comm = get(), finalized](const cuda::Runtime &) {
+                           const nccl::Result result = finalize_and_wait(nccl, comm);
+                           if (result != nccl::success) return result;
+                           *finalized = true;
+                           return nccl.comm_destroy(comm);
+                       });
     const Deadline limit = comm_.deadline();
     const auto turn = [&] { return Deadline::after(std::min(limit.seconds_left(), 0.01)); };
     while (!end.wait(turn()) && !comm_.failure().broken() && !limit.expired()) continue;
-    // Other ranks have failed: it may end nevertheless, or by a revocation, after which the caller
-    // aborts it.
-    if (!end.done() && !limit.expired() && !end.wait(Deadline::after(grace_seconds))) {
-        auto before = Finalization::runs;
-        if (libraries_.nccl.comm_revoke != nullptr &&
-            now->compare_exchange_strong(before, Finalization::given_up))
-            revoke();
-        end.wait(end_limit(comm_));
-    }
-    // One that was to be destroyed does not exist any more.
-    const bool destroyed = *now == Finalization::destroys;
-    if (destroyed) nccl_ = nullptr;
-    if (end.done() && end.result() != nccl::success)
-        return {Kind::failed, end.result(), destroyed ? "ncclCommDestroy()" : "ncclCommFinalize()"};
-    nccl_ = nullptr;
-    if (end.done()) return {};
-    if (!forgotten_)
+    // Other ranks have failed. NCCL neither revokes a communicator after ncclCommFinalize(), nor
+    // aborts one that another thread still uses: all that is left is to wait.
+    if (!end.done() && !limit.expired()) end.wait(end_limit(comm_));
+    if (!end.done()) {
         forget(
             "ncclCommFinalize() does not return; it waits for other ranks, for graphs that "
             "captured its calls, and for earlier work of their streams");
-    return {.kind = Kind::late};
+        return {.kind = Kind::late};
+    }
+    // One that was to be destroyed does not exist any more.
+    if (*finalized) nccl_ = nullptr;
+    if (end.result() == nccl::success) return {};
+    return {Kind::failed, end.result(), *finalized ? "ncclCommDestroy()" : "ncclCommFinalize()"};
 }
 
 void NcclCommunicator::end() noexcept {
@@ -130,43 +127,38 @@ void NcclCommunicator::end() noexcept {
 
 bool NcclCommunicator::revoke() noexcept {
     const auto revoke = libraries_.nccl.comm_revoke;
+    stop_watch();
     if (nccl_ == nullptr || options_.borrowed || revoke == nullptr) return false;
-    // NCCL revokes a communicator once.
-    if (revoked_ || watch_ended()) return true;
-    revoked_ = true;
+    if (state_ != State::usable) return state_ == State::revoked;
     const BackgroundCall call =
         call_on_device(libraries_.cuda, device_,
-                       [revoke, comm = nccl_](const cuda::Runtime &) { return revoke(comm, 0); });
-    if (call.wait(end_limit(comm_))) {
-        revocation_failed_ = call.result() != nccl::success;
-        return !revocation_failed_;
+                       [revoke, comm = get()](const cuda::Runtime &) { return revoke(comm, 0); });
+    if (!call.wait(end_limit(comm_))) {
+        forget("ncclCommRevoke() does not return; it waits for earlier work of the streams");
+        return false;
     }
-    forget("ncclCommRevoke() does not return; it waits for earlier work of the streams");
-    return false;
+    const bool revoked = call.result() == nccl::success;
+    state_ = revoked ? State::revoked : State::revocation_failed;
+    return revoked;
 }
 
 void NcclCommunicator::abort() noexcept {
     end_waits_of_kernels();
+    stop_watch();
     if (nccl_ == nullptr || options_.borrowed) {
         nccl_ = nullptr;
         return;
     }
-    if (end_call_hangs_) return forget("its end in a call that waited does not return");
+    if (state_ == State::end_hangs) return forget("its end in a call that waited does not return");
     if (!end_derivation()) return forget(derivation_runs);
     // Once it has been revoked, NCCL waits neither for kernels, of which one may have begun since,
     // nor for graphs, which refer to it.
-    const auto was_revoked = [&] {
-        const bool by_watch = watch_ended() && libraries_.nccl.comm_revoke != nullptr;
-        return (revoked_ || by_watch) && !revocation_failed_;
-    };
-    if ((keeps_windows_ || was_revoked()) && !end_reads_of_windows())
+    if ((keeps_windows_ || state_ == State::revoked) && !end_reads_of_windows())
         return forget("work of the device may still use it, or the windows of other ranks");
-    if (captured_ && was_revoked()) return forget("graphs have captured its calls");
+    if (captured_ && state_ == State::revoked) return forget("graphs have captured its calls");
     // The end of the derivation, or the wait before, may have failed to revoke it.
-    const nccl::Comm ended = std::exchange(nccl_, nullptr);
-    if (ended == nullptr) return;
-    if (watch_ended() && libraries_.nccl.comm_revoke == nullptr)
-        return;  // the watch has aborted it
+    const nccl::Comm ended = nccl_.exchange(nullptr);
+    if (ended == nullptr || state_ == State::aborted) return;
     if (abort_within_limit(ended)) return;
     forget(
         "ncclCommAbort() does not return; it waits for graphs that captured its calls, and for "
@@ -191,19 +183,21 @@ bool NcclCommunicator::abort_within_limit(nccl::Comm ended) const noexcept {
 }
 
 void NcclCommunicator::forget(const char *why) noexcept {
+    stop_watch();
     nccl_ = nullptr;
-    forgotten_ = true;
+    state_ = State::forgotten;
     log_leak(comm_, "the communicator of NCCL", why);
 }
 
 // ---- derivations ----
 
 bool NcclCommunicator::end_derivation() noexcept {
+    stop_watch();
     if (!derivation_ || derivation_->done()) return true;
     derived_->given_up = true;
     if (nccl_ == nullptr) return false;  // it was given up before
-    // NCCL revokes a communicator once. Without that the call ends only if NCCL finds the failure.
-    if (revoked_) return derivation_->wait(Deadline::after(grace_seconds));
+    // Without a revocation the call ends only if NCCL finds the failure.
+    if (state_ != State::usable) return derivation_->wait(Deadline::after(grace_seconds));
     revoke();
     return derivation_->wait(end_limit(comm_));
 }

@@ -46,11 +46,11 @@ public:
     nccl::Comm get() const { return nccl_; }
 
     // False if it was aborted or revoked, also by the watch.
-    bool usable() const { return nccl_ != nullptr && !revoked_ && !watch_ended(); }
+    bool usable() const { return nccl_ != nullptr && state_ == State::usable; }
     // True: the watch has ended a call that waited until its deadline.
     bool watch_ended() const { return watch_ && watch_->ended(); }
     // True: its kernels may still run after its end.
-    bool forgotten() const { return forgotten_; }
+    bool forgotten() const { return state_ == State::forgotten; }
 
     // Makes a call of NCCL that may wait for other ranks, while NCCL connects: in the first calls.
     // The wait ends when the communicator breaks, and at the deadline. Returns NCCL's result.
@@ -65,7 +65,7 @@ public:
     // A graph has captured its calls.
     void note_capture() { captured_ = true; }
     // Result of the call that it makes in the background, or its asynchronous error.
-    nccl::Result state() const;
+    nccl::Result result() const;
     // The text of a result.
     std::string reason(nccl::Result result) const;
 
@@ -123,15 +123,25 @@ public:
     void abort_derived(Derivation &made) const noexcept;
 
 private:
+    enum class State {
+        usable,
+        revoked,  // its kernels have ended, and it still exists
+        revocation_failed,  // NCCL revokes a communicator once: only an abort ends it
+        aborted,  // by the watch
+        end_hangs,  // the call that the watch has made does not return
+        forgotten,
+    };
+
     void end_waits_of_kernels() noexcept;
-    // Makes a call that waits for other ranks return, in the thread of the watch.
+    // Makes a call that waits for other ranks return, or ends kernels between calls, in the thread
+    // of the watch.
     void end_call() noexcept;
-    // The thread that finalizes it also destroys it, unless this one has given it up to revoke it.
-    enum class Finalization { runs, failed, destroys, given_up };
-    static nccl::Result finalize_and_wait(const nccl::Library &nccl, nccl::Comm comm,
-                                          const std::atomic<Finalization> &now);
-    // Returns false if it does not end within the limit, or if NCCL cannot revoke it; it is
-    // forgotten if it must not be used.
+    // The watch ends nothing any more.
+    void stop_watch() noexcept {
+        if (watch_) watch_->stop_ending();
+    }
+    static nccl::Result finalize_and_wait(const nccl::Library &nccl, nccl::Comm comm);
+    // Returns true if it is revoked. Forgets it if the call does not return within the limit.
     bool revoke() noexcept;
     // Returns false if ncclCommAbort() does not return within the limit.
     bool abort_within_limit(nccl::Comm ended) const noexcept;
@@ -145,15 +155,12 @@ private:
     const GpuLibraries &libraries_;
     const Options options_;
     int device_ = -1;
-    nccl::Comm nccl_ = nullptr;
-    bool revoked_ = false;  // it was revoked, or a revocation of it has failed
-    std::atomic<bool> revocation_failed_{false};
-    bool forgotten_ = false;
+    std::atomic<nccl::Comm> nccl_ = nullptr;  // changes only while the watch ends nothing
+    std::atomic<State> state_{State::usable};
     bool keeps_windows_ = false;
     bool captured_ = false;
     std::mutex end_word_mutex_;
     std::uint32_t *end_word_ = nullptr;
-    std::atomic<bool> end_call_hangs_{false};
     std::unique_ptr<NcclWatch> watch_;  // nullptr: it is the program's
     std::optional<BackgroundCall> derivation_;
     std::shared_ptr<Derivation> derived_;  // what derivation_ fills

@@ -12,6 +12,9 @@ namespace {
 
 constexpr auto period = std::chrono::milliseconds(20);
 
+// A program that is in a call of vescomm learns of a failure before.
+constexpr auto kernels_may_run_for = std::chrono::seconds(1);
+
 std::int64_t nanoseconds_now() {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(
                std::chrono::steady_clock::now().time_since_epoch())
@@ -43,23 +46,43 @@ void NcclWatch::watch() {
 void NcclWatch::look() {
     const bool failed = actions_.failed();
     if (failed) actions_.end_waits_of_kernels();
-    std::int64_t begin = state_.load(std::memory_order_acquire);
+    if (failed && failed_at_ == 0) failed_at_ = nanoseconds_now();
+    const std::int64_t begin = state_.load(std::memory_order_acquire);
+    if (begin == no_call && failed) look_between_calls();
     if (begin <= no_call) return;
     const double seconds = static_cast<double>(nanoseconds_now() - begin) * 1e-9;
     // A call that takes less than a period is left alone: it does not wait.
     const bool waits = seconds * 1e3 > static_cast<double>(period.count());
-    if (!waits || (seconds < limit_seconds_ && !failed)) return;
-    if (!state_.compare_exchange_strong(begin, is_ending)) return;
+    if (waits && (seconds >= limit_seconds_ || failed)) end(begin);
+}
+
+void NcclWatch::look_between_calls() {
+    const std::chrono::nanoseconds since(nanoseconds_now() - failed_at_);
+    if (since > kernels_may_run_for && actions_.may_end_kernels()) end(no_call);
+}
+
+void NcclWatch::end(std::int64_t state) {
+    if (!state_.compare_exchange_strong(state, is_ending)) return;
     actions_.end();
     state_.store(has_ended, std::memory_order_release);
     state_.notify_all();
+}
+
+void NcclWatch::stop_ending() noexcept {
+    std::int64_t state = state_.load(std::memory_order_acquire);
+    while (state != has_ended && state != stopped_ending) {
+        if (state == is_ending) state_.wait(is_ending);
+        else if (state_.compare_exchange_strong(state, stopped_ending)) return;
+        state = state_.load(std::memory_order_acquire);
+    }
 }
 
 NcclWatch::Scope::Scope(NcclWatch *watch) : watch_(watch) {
     if (watch_ == nullptr) return;
     begin_ = nanoseconds_now();
     std::int64_t idle = no_call;
-    watch_->state_.compare_exchange_strong(idle, begin_);  // fails after a call was ended
+    // Fails once something was ended, and while it is: then the call waits for the end.
+    if (!watch_->state_.compare_exchange_strong(idle, begin_)) watch_->state_.wait(is_ending);
 }
 
 NcclWatch::Scope::~Scope() {

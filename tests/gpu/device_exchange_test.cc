@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "gpu/device_ranks.h"
+#include "gpu/session_ranks.h"
 
 namespace vescomm::internal {
 namespace {
@@ -273,6 +274,49 @@ TEST(DeviceExchange, FindsOtherCountsOnTheNode) {
                         std::to_string(last) + ", which expects " + std::to_string(expects) +
                         "; the counts of two ranks for one another must be the same");
             });
+            take_violations();  // the double finds it too
+        }
+}
+
+// Between nodes they are compared in long waits, or after NCCL has failed.
+TEST(DeviceExchange, FindsOtherCountsBetweenNodes) {
+    for (const std::vector<int> &nodes :
+         {std::vector<int>{0, 1}, std::vector<int>{0, 0, 1, 1}, std::vector<int>{0, 1, 2, 0, 1}})
+        for (const std::int64_t expects : {0, 2, 4}) {
+            const int ranks = static_cast<int>(nodes.size()), last = ranks - 1;
+            SCOPED_TRACE(std::to_string(ranks) + " ranks, expects " + std::to_string(expects));
+            std::barrier<> equal(ranks);
+            const auto body = [&](SessionRank &r) {
+                ASSERT_EQ(r.create(), VESCOMM_OK) << vescomm_get_last_error();
+                const auto elements = static_cast<std::size_t>(5 * ranks);
+                auto *source = r.array<float>(elements), *output = r.array<float>(elements);
+                Counts sent(static_cast<std::size_t>(ranks), 1);
+                Counts expected = sent;
+                const auto exchange = [&] {
+                    const auto status =
+                        vescomm_gpu_all_to_all_v(r.gpu, source, sent.data(), nullptr, output,
+                                                 expected.data(), nullptr, VESCOMM_F32, r.stream);
+                    return status == VESCOMM_OK ? vescomm_gpu_wait(r.gpu, r.stream) : status;
+                };
+                // More exchanges than ranks remember.
+                for (int i = 0; i < 10; ++i) ASSERT_EQ(exchange(), VESCOMM_OK);
+                equal.arrive_and_wait();
+                if (r.rank == 0) sent[static_cast<std::size_t>(last)] = 3;
+                if (r.rank == last) expected[0] = expects;
+                vescomm_status_t status = exchange();
+                const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+                while (status == VESCOMM_OK && std::chrono::steady_clock::now() < limit) {
+                    status = vescomm_gpu_comm_check(r.gpu);
+                    std::this_thread::yield();
+                }
+                expect_error(status, VESCOMM_ERROR_MISMATCH,
+                             "call 11 on the device communicator, all_to_all_v of f32: rank 0 "
+                             "sends 3 elements to rank " +
+                                 std::to_string(last) + ", which expects " +
+                                 std::to_string(expects) +
+                                 "; the counts of two ranks for one another must be the same");
+            };
+            run_session(ranks, body, 8, nodes);
             take_violations();  // the double finds it too
         }
 }

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <barrier>
+#include <thread>
 
 #include "gpu/device_collectives.h"
 #include "gpu/device_ranks.h"
@@ -507,6 +508,37 @@ TEST(DeviceMutations, AMissingStreamDependencyIsFound) {
     };
     run_mutated(libraries, "padded", false, gather_ragged);
     EXPECT_THAT_VIOLATION("without a stream dependency on ");
+}
+
+// A rank that waits in CUDA makes no call of vescomm that would end NCCL's kernels.
+TEST(DeviceFailures, EndKernelsForWhichTheProgramWaitsInCuda) {
+    const int living = gpu_double::live_communicators();
+    for (const bool shrinkable : {false, true}) {
+        std::barrier<> started(2);
+        vescomm_gpu_comm_options_t options = device_options();
+        options.shrinkable = shrinkable ? 1 : 0;
+        run_devices(node_of_ranks(2), [&](DeviceRank &r) {
+            ASSERT_EQ(r.create(options), VESCOMM_OK) << vescomm_get_last_error();
+            auto *data = r.array<float>(8);
+            const auto sum = [&] {
+                return vescomm_gpu_all_reduce(r.gpu, data, data, 8, VESCOMM_F32, VESCOMM_SUM,
+                                              r.stream);
+            };
+            ASSERT_EQ(sum(), VESCOMM_OK);  // NCCL connects
+            ASSERT_EQ(vescomm_gpu_wait(r.gpu, r.stream), VESCOMM_OK);
+            if (r.rank == 0) {
+                ASSERT_EQ(sum(), VESCOMM_OK);
+            }
+            started.arrive_and_wait();
+            if (r.rank == 1) r.parent.value->abort("rank 1 gives up");
+            else EXPECT_EQ(cudaStreamSynchronize(r.stream), 0);
+            expect_error(vescomm_gpu_comm_check(r.gpu), VESCOMM_ERROR_ABORTED, "rank 1 gives up");
+            vescomm_gpu_comm_free(r.gpu);  // returns the failure
+            r.gpu = nullptr;
+        });
+        EXPECT_EQ(take_violations(), "");
+        EXPECT_EQ(gpu_double::live_communicators(), living);
+    }
 }
 
 }  // namespace

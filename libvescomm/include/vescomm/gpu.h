@@ -27,10 +27,11 @@
  * ranks, and the error text names the rank. If the vescomm_comm_t is broken, because a rank died or
  * called vescomm_comm_abort(), the next call of vescomm_gpu_comm_check(), vescomm_gpu_wait() or a
  * collective aborts NCCL's communicator, or revokes it with the option shrinkable: its kernels end,
- * and the results are undefined. Calls that free abort it. Wait with vescomm_gpu_wait() instead of
- * cudaStreamSynchronize(), which would wait for a dead rank forever. After a failure,
- * vescomm_comm_shrink() and vescomm_gpu_comm_shrink() make new communicators of the ranks that
- * live.
+ * and the results are undefined. Calls that free abort it. Without any of these calls it is revoked
+ * a second after the failure (NCCL 2.28.7 and later). Wait with vescomm_gpu_wait() instead of
+ * cudaStreamSynchronize(), which reports no failure, and waits for a rank that does not come
+ * forever. After a failure, vescomm_comm_shrink() and vescomm_gpu_comm_shrink() make new
+ * communicators of the ranks that live.
  *
  * NCCL's communicator does not end while a CUDA graph that captured its calls exists, or while
  * earlier work of its streams hangs. vescomm waits 10 seconds for the end of an aborted one, or the

@@ -211,7 +211,8 @@ public:
     int ranks() const noexcept { return device_ ? device_->ranks : 0; }
 
     void check() { vescomm::check(vescomm_gpu_comm_check(get())); }
-    // Use it instead of cudaStreamSynchronize(), which would wait for a dead rank forever.
+    // Use it instead of cudaStreamSynchronize(), which reports no failure of another rank, and may
+    // wait for it forever.
     void wait(void *stream = nullptr) { vescomm::check(vescomm_gpu_wait(get(), stream)); }
     // Later work of the stream waits for the collectives so far. The host does not wait.
     void order_stream(void *stream) { vescomm::check(vescomm_gpu_order_stream(get(), stream)); }
