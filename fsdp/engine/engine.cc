@@ -113,6 +113,9 @@ void Engine::post_backward(std::uint64_t unit) {
     event(Event::post_backward, unit, true, 0, [&] {
         const std::vector<std::size_t> ready = states_.post_backward(unit);
         wiring_->parameters.close(unit);
+        for (const std::size_t owner : model_.plan.needs[unit])
+            if (model_.plan.trainable(owner))
+                wiring_->gradients->end_writes(static_cast<int>(owner));
         for (const std::size_t owner : ready) send(owner);
         wiring_->comms.progress();
     });
@@ -298,66 +301,6 @@ void Engine::rewire() {
     wiring_ = std::make_unique<Wiring>(model_, shards_, streams_.get(), std::move(world), parent_,
                                        log_, measures_.counters, measures_.times);
     catch_up(wiring_->comms.world());
-}
-
-vescomm_fsdp_view_t Engine::shard(std::uint64_t unit, vescomm_fsdp_role_t role,
-                                  std::uint32_t state) {
-    states_.require_unit(unit);
-    if (role < VESCOMM_FSDP_MASTER || role > VESCOMM_FSDP_STATE)
-        refuse("there is no role {}; use MASTER, GRADIENT or STATE", role);
-    if (role != VESCOMM_FSDP_STATE && state != 0)
-        refuse("state is {}, and role is not STATE; pass 0", state);
-    vescomm_fsdp_view_t view = vescomm_fsdp_view_init();
-    if (streams_) streams_->order(streams_->reduce(), streams_->compute());
-    view.type = role == VESCOMM_FSDP_MASTER ? model_.spec.options().master_type : VESCOMM_F32;
-    view.generation = values_.generation();
-    std::vector<std::size_t> buckets = model_.plan.of_unit[unit];
-    std::erase_if(buckets, [&](std::size_t b) {
-        const Bucket &bucket = model_.plan.buckets[b];
-        return bucket.replicated || (role != VESCOMM_FSDP_MASTER && !bucket.trainable);
-    });
-    if (buckets.empty()) return view;
-    if (role == VESCOMM_FSDP_STATE) {
-        const Bucket &bucket = model_.plan.buckets[buckets.front()];
-        if (buckets.size() > 1)
-            throw Failure(VESCOMM_ERROR_UNSUPPORTED,
-                          fmt::format("unit \"{}\" has parameters of several types, whose states "
-                                      "are not in one array",
-                                      model_.unit_names[unit]));
-        if (state >= bucket.states.size())
-            refuse("unit \"{}\" has {} states, and there is no state {}", model_.unit_names[unit],
-                   bucket.states.size(), state);
-        view.type = bucket.states[state].type;
-        view.data = shards_.state(buckets.front(), state);
-        view.elements = bucket.state_elements(state, model_.plan.mesh.position(rank_));
-        return view;
-    }
-    const auto of = [&](std::size_t bucket) {
-        return role == VESCOMM_FSDP_MASTER ? shards_.master(bucket).bytes()
-                                           : std::as_writable_bytes(shards_.gradient(bucket));
-    };
-    const std::span<std::byte> first = of(buckets.front()), last = of(buckets.back());
-    view.data = first.data();
-    view.elements = (last.data() + last.size() - first.data()) /
-                    static_cast<std::ptrdiff_t>(vescomm_type_get_bytes(view.type));
-    return view;
-}
-
-std::vector<vescomm_optimizer_piece_t> Engine::pieces(std::uint64_t unit) const {
-    states_.require_unit(unit);
-    std::vector<vescomm_optimizer_piece_t> all;
-    std::vector<std::size_t> buckets = model_.plan.of_unit[unit];
-    std::erase_if(buckets, [&](std::size_t b) { return model_.plan.buckets[b].replicated; });
-    for (const std::size_t bucket : buckets) {
-        const Masters masters = shards_.master(bucket);
-        const auto offset = (masters.data - shards_.master(buckets.front()).data) /
-                            static_cast<std::ptrdiff_t>(vescomm_type_get_bytes(masters.type));
-        for (auto piece : model_.plan.buckets[bucket].pieces(model_.plan.mesh.position(rank_))) {
-            piece.offset += offset;
-            all.push_back(piece);
-        }
-    }
-    return all;
 }
 
 void Engine::progress() {

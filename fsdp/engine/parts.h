@@ -53,6 +53,8 @@ public:
     virtual vescomm_fsdp_gradient_mode_t begin_write(std::size_t parameter) = 0;
     // Adds a contribution to a gradient.
     virtual void push(std::size_t parameter, const void *data, vescomm_type_t type) = 0;
+    // The trainer has ended its work of a backward pass with the gradients of a unit.
+    virtual void end_writes(int) {}
     // Starts to sum the gradients of a unit. Those that were not written are zero.
     virtual void send(int unit, const Announcement &announcement) = 0;
     // True: sums may be running.

@@ -104,7 +104,11 @@ void Engine::step(vescomm_fsdp_step_t &step) {
                 scale, gradients_.scale, step.loss_scale);
         const double norm = measure_norm() * std::fabs(scale);
         const double factor = scale * clip_factor(step.max_norm, norm);
-        if (copy_) copy_->exchange_gradients(wiring_->comms);
+        if (copy_) {
+            // Work of the trainer may wait for other ranks: this rank looks for failures meanwhile.
+            if (streams_) wiring_->links->settle(*streams_);
+            copy_->exchange_gradients(wiring_->comms);
+        }
         // No rank updates anything before all ranks can: the holders of copies need the gradients,
         // and the devices of replicas complete their sums at different times.
         if (copy_ || (streams_ && model_.plan.mesh.replicas() > 1))

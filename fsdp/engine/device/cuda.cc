@@ -10,6 +10,7 @@
 
 #include "fsdp/error.h"
 #include "gpu/gpu_libraries.h"
+#include "gpu/relaxed_capture.h"
 #include "vescomm/gpu.h"
 
 namespace vescomm::fsdp::device {
@@ -54,6 +55,7 @@ Functions load() {
     find(library, "cudaEventRecord", functions.event_record);
     find(library, "cudaEventQuery", functions.event_query);
     find(library, "cudaEventDestroy", functions.event_destroy);
+    find(library, "cudaThreadExchangeStreamCaptureMode", functions.exchange_capture_mode);
     find(library, "cudaGetLastError", functions.get_last_error);
     find(library, "cudaGetErrorString", functions.get_error_string);
     return functions;
@@ -101,6 +103,7 @@ void refuse_captured(cuda::Stream stream) {
 }
 
 bool is_complete(cuda::Stream stream) {
+    const internal::RelaxedCapture relaxed(functions());
     return complete(functions().stream_query(stream), "cudaStreamQuery()");
 }
 
@@ -122,6 +125,7 @@ void Event::wait_on(cuda::Stream stream) const {
 }
 
 bool Event::reached() const {
+    const internal::RelaxedCapture relaxed(functions());
     return complete(functions().event_query(event_), "cudaEventQuery()");
 }
 
@@ -136,6 +140,7 @@ Stream::~Stream() {
 Bytes::Bytes(std::size_t bytes, Place place, const Allocator &allocator)
     : place_(place), allocator_(allocator) {
     if (bytes == 0) return;
+    const internal::RelaxedCapture relaxed(functions());
     if (place_ == Place::pinned) {
         require(functions().host_alloc(&data_, bytes, cuda::host_mapped), "cudaHostAlloc()");
         size_ = bytes;
@@ -164,6 +169,7 @@ Bytes::~Bytes() {
 }
 
 void Bytes::free() noexcept {
+    const internal::RelaxedCapture relaxed(functions());
     if (place_ == Place::pinned) {
         functions().free_host(data_);
     } else if (allocator_.of_program()) {

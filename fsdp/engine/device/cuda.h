@@ -35,6 +35,7 @@ struct Functions {
     cuda::Error (*event_record)(cuda::Event event, cuda::Stream stream);
     cuda::Error (*event_query)(cuda::Event event);
     cuda::Error (*event_destroy)(cuda::Event event);
+    cuda::Error (*exchange_capture_mode)(int *mode);
     cuda::Error (*get_last_error)();
     const char *(*get_error_string)(cuda::Error error);
 };

@@ -103,6 +103,11 @@ void Gradients::fill_with_zeros(int unit, int slot) {
     }
 }
 
+// The next stream that writes them, and their sum, wait for the writes on this one.
+void Gradients::end_writes(int unit) {
+    if (units_.is_open(unit)) write(units_.slot_of(unit), [](cuda::Stream) {});
+}
+
 void Gradients::send(int unit, const Announcement &announcement) {
     const int slot = units_.slot_of(unit);
     fill_with_zeros(unit, slot);
@@ -123,7 +128,6 @@ void Gradients::start(int unit, int slot, bool adds, const Announcement &announc
         return;
     const cuda::Stream stream = streams_.reduce();
     events_[slot].written.wait_on(stream);
-    streams_.order(streams_.compute(), stream);
     sum(unit, slot, announced);
     take_sum(unit, slot, adds);
     events_[slot].drained.record(stream);

@@ -37,6 +37,7 @@ public:
     void *data(std::size_t parameter) const override;
     vescomm_fsdp_gradient_mode_t begin_write(std::size_t parameter) override;
     void push(std::size_t parameter, const void *data, vescomm_type_t type) override;
+    void end_writes(int unit) override;
     void send(int unit, const Announcement &announcement) override;
     bool sending() const override { return sending_; }
     void finish(bool last) override;
@@ -53,9 +54,9 @@ private:
         bool sums = false;
         bool exchanges = false;
     };
-    // The last work of the engine on a slot.
+    // The last work on a slot.
     struct SlotEvents {
-        Event written;  // on the last compute stream
+        Event written;  // by the trainer and by the engine, on compute streams
         Event drained;  // on the reduce stream
     };
 

@@ -161,9 +161,9 @@ void Parameters::write_parameters(int unit, int slot) {
 
 void Parameters::await(int slot) {
     Slot &from = slots_[slot];
-    if (from.unit < 0 || (!from.running && from.reader == streams_.compute())) return;
+    if (from.unit < 0 || (!from.running && from.awaited == streams_.uses())) return;
     from.gathered.wait_on(streams_.compute());
-    from.reader = streams_.compute();
+    from.awaited = streams_.uses();
     from.running = false;
 }
 

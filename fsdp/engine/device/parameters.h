@@ -53,7 +53,7 @@ private:
         Event closed;  // on the last compute stream, after the uses on others
         Event gathered;  // on the gather stream
         bool running = false;  // no stream of the trainer waits for the gather
-        cuda::Stream reader = nullptr;  // the last stream that does
+        std::uint64_t awaited = 0;  // Streams::uses() of the last one that does
     };
 
     // Puts the gather of a unit on the streams. `whole`: it reads masters, on all ranks that shard

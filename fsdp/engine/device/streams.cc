@@ -3,6 +3,7 @@
 #include "fsdp/engine/device/streams.h"
 
 #include "fsdp/error.h"
+#include "gpu/relaxed_capture.h"
 
 namespace vescomm::fsdp::device {
 
@@ -27,6 +28,7 @@ void Streams::check_device() const {
 void Streams::use(void *compute) {
     check_device();
     compute_ = static_cast<cuda::Stream>(compute);
+    ++uses_;
 }
 
 // A wait keeps the record that it has found, so one event suffices.
@@ -42,6 +44,7 @@ void Streams::gather_after_writes() {
 
 void Streams::copy(void *target, const void *source, std::size_t bytes, int kind) {
     if (bytes == 0) return;
+    const internal::RelaxedCapture relaxed(functions());
     require(functions().memcpy_async(target, source, bytes, kind, reduce_), "cudaMemcpyAsync()");
     require(functions().stream_synchronize(reduce_), "cudaStreamSynchronize()");
 }

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "fsdp/engine/device/cuda.h"
 
@@ -21,6 +22,9 @@ public:
     // The stream of the trainer's work before and after an event.
     // Throws Failure if another device than that of the engine is current.
     void use(void *compute);
+    // Number of the last use(). A handle does not identify a stream: CUDA gives a new one that of
+    // an old one.
+    std::uint64_t uses() const { return uses_; }
     // Throws Failure if another device than that of the engine is current.
     void check_device() const;
     cuda::Stream compute() const { return compute_; }
@@ -42,6 +46,7 @@ private:
 
     int device_;
     cuda::Stream compute_ = nullptr;
+    std::uint64_t uses_ = 0;
     Stream gather_, reduce_;
     Event now_;
     bool masters_written_ = false;

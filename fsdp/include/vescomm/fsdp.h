@@ -1212,7 +1212,9 @@ typedef int32_t vescomm_fsdp_role_t;
 /**
  * Returns this rank's shard of a unit. It must not be written: the engine may gather from the
  * masters, and compute the norm of the gradients, between two events. vescomm_fsdp_pieces() says
- * where parameters lie in it.
+ * where parameters lie in it. In device memory it is valid in the order of the stream of the last
+ * event; work of the program that reads masters there is complete before vescomm_fsdp_load() and
+ * vescomm_fsdp_initialise().
  *
  * @param unit   of vescomm_fsdp_add_unit().
  * @param role   a frozen parameter has only a master; frozen parameters lie behind all others.
@@ -1221,9 +1223,11 @@ typedef int32_t vescomm_fsdp_role_t;
  * @param view   [in,out] struct_size set by the caller; dimensions is 0. Valid until the engine is
  *               freed or vescomm_fsdp_recover() is called; aligned to 64 bytes.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT. VESCOMM_ERROR_UNSUPPORTED: a state of a unit
- *         with trainable parameters of several types, whose states are not in one array.
+ *         with trainable parameters of several types, whose states are not in one array. With
+ *         offload_to_host also what vescomm_fsdp_wait_stream() returns.
  *
- * Collective: no.  Blocking: no.  Threads: one.  Since: 0.1
+ * Collective: no.  Blocking: no; with offload_to_host and VESCOMM_FSDP_GRADIENT until the sums of
+ * the device are complete, at most the timeout.  Threads: one.  Since: 0.1
  */
 VESCOMM_API vescomm_status_t vescomm_fsdp_shard(vescomm_fsdp_t *engine, uint64_t unit,
                                                 vescomm_fsdp_role_t role, uint32_t state,
@@ -1416,9 +1420,9 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_progress(vescomm_fsdp_t *engine);
 
 /**
  * Waits on device memory until the work of a stream is complete, and returns early if a rank or
- * NCCL fails. Use it instead of cudaStreamSynchronize(), which waits for a dead rank for ever:
- * streams of the trainer wait for gathers and sums. Makes progress meanwhile. After an error the
- * kernels of NCCL have ended.
+ * NCCL fails. Use it instead of cudaStreamSynchronize(), which reports no failure and may wait for
+ * another rank for ever: streams of the trainer wait for gathers and sums. Makes progress
+ * meanwhile. After an error the kernels of NCCL have ended.
  *
  * @param stream  a cudaStream_t of the device of the engine, not only that of an event; NULL is the
  *                legacy default stream. It must not be captured. On host memory it must be NULL,

@@ -3,6 +3,7 @@
 
 // An engine on device memory whose shards are in pinned host memory: the bits of host memory, with
 // any optimizer.
+#include <atomic>
 #include <cmath>
 
 #include "fsdp/checkpoint/checkpoint_ranks.h"
@@ -124,6 +125,33 @@ TEST(DeviceOffload, HasShardsOfTheHost) {
             EXPECT_TRUE(std::isfinite(static_cast<const float *>(view.data)[0]));
         }
     });
+}
+
+// The host reads the sums, which kernels write.
+TEST(DeviceOffload, HasCompleteGradientsForTheHost) {
+    const std::vector<UnitModel> units = {{"a", {{.name = "w", .shape = {640}}}}};
+    run_ranks(2, [&](Communicator &comm) {
+        gpu_double::Device device(comm.rank());
+        const Described described = describe(units, "zero3", on_device(offloaded()));
+        Engine engine(described.spec, comm);
+        fill(engine);
+        for (int step = 0; step < 5; ++step) {
+            std::atomic<bool> asked{false};
+            EXPECT_EQ(gpu_double::launch(device.stream, "forward", {}, [&] { asked.wait(false); }),
+                      0);
+            micro_batch_on_device(engine, described.ids, {}, step, comm.rank(), 2, true, device);
+            asked = true;
+            asked.notify_all();
+            const vescomm_fsdp_view_t view = engine.shard(0, VESCOMM_FSDP_GRADIENT);
+            for (const auto &piece : engine.pieces(0))
+                for (std::int64_t i = 0; i < piece.elements; ++i)
+                    EXPECT_EQ(
+                        read(view, piece.offset + i),
+                        static_cast<float>(total_gradient(piece.parameter, piece.first + i, step)));
+            engine.step(vescomm_fsdp_step_init(), device.stream);
+        }
+    });
+    EXPECT_EQ(gpu_double::take_violations(), "");
 }
 
 TEST(DeviceOffload, HasTheCheckpointsOfTheHost) {

@@ -65,6 +65,57 @@ TEST(DeviceWaits, RefuseACapturedStream) {
     EXPECT_EQ(gpu_double::take_violations(), "");
 }
 
+// A capture of another stream goes on, whatever the engine asks CUDA meanwhile.
+TEST(DeviceWaits, KeepCapturesOfOtherStreamsValid) {
+    run_ranks(1, [](Communicator &comm) {
+        gpu_double::Device device(comm.rank());
+        vescomm_fsdp_spec_options_t options = on_device();
+        options.offload_to_host = 1;
+        const Described described = describe(small_model(), "zero3", options);
+        Engine engine(described.spec, comm);
+        fill(engine);
+        gpu_double::cuda::Stream captured = nullptr;
+        ASSERT_EQ(cudaStreamCreateWithFlags(&captured, 1), 0);
+        CUgraph_st *graph = nullptr;
+        ASSERT_EQ(cudaStreamBeginCapture(captured, 1), 0);
+        step_on_device(engine, comm, described, {}, 0, device);
+        engine.wait_stream(device.stream);
+        EXPECT_EQ(cudaStreamEndCapture(captured, &graph), 0);
+        cudaGraphDestroy(graph);
+        cudaStreamDestroy(captured);
+    });
+    EXPECT_EQ(gpu_double::take_violations(), "");
+}
+
+// The step waits on the host for the device before it sends gradients to the partner.
+TEST(DeviceWaits, OfStepsWithPartnersEnd) {
+    std::atomic<bool> behind{false};
+    const auto body = [&](Communicator &comm) {
+        gpu_double::Device device(comm.rank());
+        vescomm_fsdp_spec_options_t options = on_device();
+        options.partner_copy = 1;
+        const Described described = describe(small_model(), "zero3", options);
+        Engine engine(described.spec, comm);
+        fill(engine);
+        step_on_device(engine, comm, described, {}, 0, device);
+        micro_batch_on_device(engine, described.ids, {}, 1, comm.rank(), 2, true, device);
+        engine.norm();
+        if (comm.rank() == 1) {
+            behind = true;
+            EXPECT_EQ(gpu_double::launch(device.stream, "work that takes long", {},
+                                         [&] { behind.wait(true); }),
+                      0);
+        }
+        EXPECT_THROW(engine.step(vescomm_fsdp_step_init(), device.stream), Error);
+        if (comm.rank() == 1) {
+            behind = false;
+            behind.notify_all();
+        }
+    };
+    run_ranks(2, body, {}, 3);
+    EXPECT_EQ(gpu_double::take_violations(), "");
+}
+
 // NCCL fails on the device of rank `broken` between the forward pass and the backward pass of two
 // units. Trains up to the norm, and returns the error.
 std::string failure_of_step(Engine &engine, const Described &described, const Communicator &comm,
