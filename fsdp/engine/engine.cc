@@ -270,6 +270,7 @@ void Engine::set_group(std::uint64_t group, const void *settings) {
 }
 
 void Engine::reset() {
+    if (streams_) streams_->check_device();
     const auto fail = [this](vescomm_status_t status, const char *text) {
         if (wiring_) wiring_->comms.abort(text);
         failure_.emplace(status, std::string("reset: ") + text);
@@ -312,7 +313,6 @@ void Engine::progress() {
 
 void Engine::wait_stream(void *stream) {
     if (!streams_) return use_stream(stream);
-    streams_->check_device();
     device::refuse_captured(static_cast<device::cuda::Stream>(stream));
     event(Event::wait_stream, no_unit, false, 0,
           [&] { wiring_->links->wait(static_cast<device::cuda::Stream>(stream)); });

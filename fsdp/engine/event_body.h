@@ -25,6 +25,7 @@ void Engine::event(Event event, std::uint64_t unit, bool noted, std::uint64_t de
     const AtExit timed{[&] { add_time(event, unit, begin); }};
     const PhaseTimes::Scope phase(measures_.times.phases(), phase_of(event));
     require_wiring();
+    if (streams_) streams_->check_device();
     guarded(event, unit, [&] {
         if (noted) log_.note(event, unit, detail);
         std::forward<Body>(body)();

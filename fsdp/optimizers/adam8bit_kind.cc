@@ -20,7 +20,7 @@ constexpr auto block = static_cast<std::int64_t>(adam8bit_block);
 
 int needs(void *, const void *settings, vescomm_optimizer_needs_t *needs,
           const char **reason) noexcept {
-    const char *const problem = wrong_member(read_adamw_settings(settings));
+    const char *const problem = wrong_adamw_settings(read_adamw_settings(settings));
     if (problem != nullptr) {
         *reason = problem;
         return VESCOMM_ERROR_INVALID_ARGUMENT;

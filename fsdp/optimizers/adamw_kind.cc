@@ -15,7 +15,7 @@ namespace {
 
 int needs(void *, const void *settings, vescomm_optimizer_needs_t *needs,
           const char **reason) noexcept {
-    const char *const problem = wrong_member(read_adamw_settings(settings));
+    const char *const problem = wrong_adamw_settings(read_adamw_settings(settings));
     if (problem != nullptr) {
         *reason = problem;
         return VESCOMM_ERROR_INVALID_ARGUMENT;

@@ -4,8 +4,6 @@
 // The settings of AdamW, with moments in f32 or in 8 bits.
 #pragma once
 
-#include <cmath>
-
 #include "fsdp/adamw.h"
 #include "fsdp/optimizers/settings.h"
 #include "vescomm/optimizer.h"
@@ -28,19 +26,16 @@ inline AdamWStep adamw_step(const vescomm_adamw_settings_t &s,
             run.step};
 }
 
-// Returns a constant sentence about the first wrong member, or nullptr. A comparison with NaN is
-// false.
-inline const char *wrong_member(const vescomm_adamw_settings_t &s) noexcept {
-    if (s.reserved != 0) return "adamw: reserved must be 0; use vescomm_adamw_settings_init()";
-    if (!(s.learning_rate >= 0 && std::isfinite(s.learning_rate)))
-        return "adamw: learning_rate must be a finite number of at least 0";
-    if (!(s.beta1 >= 0 && s.beta1 < 1)) return "adamw: beta1 must be in [0, 1)";
-    if (!(s.beta2 >= 0 && s.beta2 < 1)) return "adamw: beta2 must be in [0, 1)";
-    if (!(s.epsilon >= 0 && std::isfinite(s.epsilon)))
-        return "adamw: epsilon must be a finite number of at least 0";
-    if (!(s.weight_decay >= 0 && std::isfinite(s.weight_decay)))
-        return "adamw: weight_decay must be a finite number of at least 0";
-    return nullptr;
+// Returns a sentence about the first wrong member, as wrong_member(), or nullptr.
+inline const char *wrong_adamw_settings(const vescomm_adamw_settings_t &s) noexcept {
+    constexpr const char *kind = "adamw";
+    if (s.reserved != 0)
+        return wrong_member(kind, "reserved", s.reserved, "0; use vescomm_adamw_settings_init()");
+    if (const char *wrong = wrong_if_negative(kind, "learning_rate", s.learning_rate)) return wrong;
+    if (!(s.beta1 >= 0 && s.beta1 < 1)) return wrong_member(kind, "beta1", s.beta1, "in [0, 1)");
+    if (!(s.beta2 >= 0 && s.beta2 < 1)) return wrong_member(kind, "beta2", s.beta2, "in [0, 1)");
+    if (const char *wrong = wrong_if_negative(kind, "epsilon", s.epsilon)) return wrong;
+    return wrong_if_negative(kind, "weight_decay", s.weight_decay);
 }
 
 }  // namespace vescomm::fsdp

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
 
 #include "vescomm/optimizer.h"
@@ -18,6 +20,21 @@ Settings read_settings(const void *settings, Settings defaults) noexcept {
     std::memcpy(&size, settings, sizeof size);
     std::memcpy(&defaults, settings, std::min<std::size_t>(size, sizeof defaults));
     return defaults;
+}
+
+// Returns a sentence about a member, which stays until the next one of this thread.
+inline const char *wrong_member(const char *kind, const char *member, double value,
+                                const char *rule) noexcept {
+    static thread_local char sentence[160];
+    std::snprintf(sentence, sizeof sentence, "%s: %s is %.9g; it must be %s", kind, member, value,
+                  rule);
+    return sentence;
+}
+
+// Members from 0 on, which NaN is not.
+inline const char *wrong_if_negative(const char *kind, const char *member, double value) noexcept {
+    if (value >= 0 && std::isfinite(value)) return nullptr;
+    return wrong_member(kind, member, value, "a finite number of at least 0");
 }
 
 // A kind of this library, whose `step` may run in several threads. `defaults` outlive it.

@@ -13,25 +13,26 @@ namespace vescomm::fsdp {
 
 namespace {
 
-// Constant sentence about the first wrong member, or nullptr. A comparison with NaN is false.
-const char *wrong(const vescomm_sgd_settings_t &s) noexcept {
-    if (s.reserved != 0) return "sgd: reserved must be 0; use vescomm_sgd_settings_init()";
-    if (!(s.learning_rate >= 0 && std::isfinite(s.learning_rate)))
-        return "sgd: learning_rate must be a finite number of at least 0";
-    if (!(s.momentum >= 0 && std::isfinite(s.momentum)))
-        return "sgd: momentum must be a finite number of at least 0";
-    if (!std::isfinite(s.dampening)) return "sgd: dampening must be a finite number";
-    if (!(s.weight_decay >= 0 && std::isfinite(s.weight_decay)))
-        return "sgd: weight_decay must be a finite number of at least 0";
-    if (s.nesterov != 0 && (s.momentum == 0 || s.dampening != 0))
-        return "sgd: nesterov needs a momentum above 0 and a dampening of 0";
+// Returns a sentence about the first wrong member, as wrong_member(), or nullptr.
+const char *wrong_sgd_settings(const vescomm_sgd_settings_t &s) noexcept {
+    constexpr const char *kind = "sgd";
+    if (s.reserved != 0)
+        return wrong_member(kind, "reserved", s.reserved, "0; use vescomm_sgd_settings_init()");
+    if (const char *wrong = wrong_if_negative(kind, "learning_rate", s.learning_rate)) return wrong;
+    if (const char *wrong = wrong_if_negative(kind, "momentum", s.momentum)) return wrong;
+    if (!std::isfinite(s.dampening))
+        return wrong_member(kind, "dampening", s.dampening, "a finite number");
+    if (const char *wrong = wrong_if_negative(kind, "weight_decay", s.weight_decay)) return wrong;
+    if (s.nesterov == 0) return nullptr;
+    if (s.momentum == 0) return wrong_member(kind, "momentum", s.momentum, "above 0 with nesterov");
+    if (s.dampening != 0) return wrong_member(kind, "dampening", s.dampening, "0 with nesterov");
     return nullptr;
 }
 
 int needs(void *, const void *settings, vescomm_optimizer_needs_t *needs,
           const char **reason) noexcept {
     const vescomm_sgd_settings_t s = read_sgd_settings(settings);
-    const char *const problem = wrong(s);
+    const char *const problem = wrong_sgd_settings(s);
     if (problem != nullptr) {
         *reason = problem;
         return VESCOMM_ERROR_INVALID_ARGUMENT;

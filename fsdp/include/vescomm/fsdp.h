@@ -193,8 +193,9 @@ typedef struct vescomm_fsdp_spec_options {
      *  ranks, because each rank's tokens reach the experts of every rank. */
     int32_t expert_divisor;
     /** VESCOMM_FSDP_DEVICE: the engine is in the memory of the device that is current at its
-     *  creation, which must be current in all calls on it. All views have device addresses, and
-     *  the trainer's work is on the stream of the events. Each rank has a GPU of its own.
+     *  creation, which must be current in all calls on it: others are refused, and change nothing.
+     *  All views have device addresses, and the trainer's work is on the stream of the events. Each
+     *  rank has a GPU of its own.
      *  Optimizer: of vescomm, with device_step (optimizer.h), or any with offload_to_host.
      *  Gradients are summed in gradient_type by NCCL; with reduce_type, and on a communicator with
      *  reproducible sums, by kernels in f32. Copies of partner_copy are in host memory, and their

@@ -141,12 +141,14 @@ typedef struct vescomm_optimizer_kind {
     /** Passed to the functions. */
     void *context;
     /** Checks the settings and fills @p needs. Returns 0, or another value when the settings are
-     *  wrong; *reason is then a constant string. Called from any thread. */
+     *  wrong; *reason is then a string that stays until the next call in this thread. Called from
+     *  any thread. */
     int (*needs)(void *context, const void *settings, vescomm_optimizer_needs_t *needs,
                  const char **reason);
-    /** Updates one run. Returns 0, or another value to fail the step on this rank. It may call
-     *  functions that read the engine, such as vescomm_fsdp_get_counters(), and
-     *  vescomm_fsdp_progress(); all others return VESCOMM_ERROR_INVALID_ARGUMENT. */
+    /** Updates one run. Returns 0, or another value to fail the step on this rank. Without
+     *  `concurrent` it may call functions that read the engine, such as
+     *  vescomm_fsdp_get_counters(), and vescomm_fsdp_progress(); all others return
+     *  VESCOMM_ERROR_INVALID_ARGUMENT. With `concurrent` it calls no function of the engine. */
     int (*step)(void *context, const void *settings, const vescomm_optimizer_run_t *run);
     /** Settings with the default of each member, settings_bytes bytes. Members that the settings of
      *  a program do not have, because it knows an older struct, have these values in `needs` and

@@ -56,6 +56,7 @@ void expect_sentences(const std::string &found, std::initializer_list<const char
 }
 
 TEST(DeviceEngine, MissesNoWait) {
+    SKIP_RACE_WITH_THREAD_SANITIZER();
     // The reader of a unit, and the work that it must wait for.
     expect_sentences(violations_without_a_wait(1, 40, small_model(), on_device()),
                      {
@@ -68,6 +69,7 @@ TEST(DeviceEngine, MissesNoWait) {
 }
 
 TEST(DeviceEngine, MissesNoWaitForGradientsInEightBits) {
+    SKIP_RACE_WITH_THREAD_SANITIZER();
     vescomm_fsdp_spec_options_t options = on_device();
     options.reduce_type = VESCOMM_I8;
     options.keep_gathered = 1;  // a gather in backward would wait for the exchange
@@ -80,6 +82,7 @@ TEST(DeviceEngine, MissesNoWaitForGradientsInEightBits) {
 
 // Two units whose parameters are replicated, but for one.
 TEST(DeviceEngine, MissesNoWaitForReplicatedParameters) {
+    SKIP_RACE_WITH_THREAD_SANITIZER();
     std::vector<UnitModel> units = small_model();
     for (UnitModel &unit : units) unit.parameters[0].flags = VESCOMM_FSDP_REPLICATED;
     units[0].parameters.push_back({.name = "sharded", .shape = {7}});

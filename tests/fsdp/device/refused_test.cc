@@ -45,5 +45,41 @@ TEST(DeviceEngine, RefusesOptimizersWithoutADeviceStep) {
         "vescomm, give its kind a device_step, set offload_to_host to 1");
 }
 
+// A call on another device would allocate or launch there. Nothing changes, and other ranks wait.
+TEST(DeviceEngine, RefusesAnotherCurrentDevice) {
+    run_ranks(2, [](Communicator &comm) {
+        gpu_double::Device device(comm.rank());
+        const Described described = describe(odd_model(), "zero3", on_device());
+        Engine engine(described.spec, comm);
+        const auto called = [&](const auto &call) {
+            if (comm.rank() == 1) {
+                EXPECT_EQ(gpu_double::cudaSetDevice(0), 0);
+                try {
+                    call();
+                    ADD_FAILURE() << "not refused";
+                } catch (const Error &error) {
+                    EXPECT_EQ(error.status(), VESCOMM_ERROR_INVALID_ARGUMENT) << error.what();
+                    EXPECT_NE(std::string(error.what())
+                                  .find("device 0 is current, and the engine is on device 1; call "
+                                        "cudaSetDevice(1)"),
+                              std::string::npos)
+                        << error.what();
+                }
+                EXPECT_EQ(gpu_double::cudaSetDevice(1), 0);
+            }
+            call();
+        };
+        called([&] { fill(engine); });
+        called([&] { engine.begin(VESCOMM_FSDP_EVAL); });
+        called([&] { engine.reset(); });
+        micro_batch_on_device(engine, described.ids, {}, 0, comm.rank(), 2, true, device);
+        called([&] { engine.norm(); });
+        called([&] { engine.scale(0.5); });
+        called([&] { engine.step(vescomm_fsdp_step_init(), device.stream); });
+        called([&] { engine.check_replicas(); });
+    });
+    EXPECT_EQ(gpu_double::take_violations(), "");
+}
+
 }  // namespace
 }  // namespace vescomm::fsdp::testing

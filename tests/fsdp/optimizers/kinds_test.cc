@@ -197,6 +197,36 @@ TEST(OptimizerKinds, AdamwKindMakesTheStepOfItsSettings) {
     EXPECT_TRUE(got == want);
 }
 
+TEST(OptimizerKinds, SayWhichMemberIsWrongWithItsValue) {
+    const auto adamw = [](auto vescomm_adamw_settings_t::*member, auto value) {
+        vescomm_adamw_settings_t settings = vescomm_adamw_settings_init();
+        settings.*member = value;
+        const std::string reason = reason_of(*vescomm_optimizer_get_adamw(), settings);
+        EXPECT_EQ(reason_of(*vescomm_optimizer_get_adam8bit(), settings), reason);
+        return reason;
+    };
+    using AdamW = vescomm_adamw_settings_t;
+    EXPECT_EQ(adamw(&AdamW::learning_rate, -1e-3),
+              "adamw: learning_rate is -0.001; it must be a finite number of at least 0");
+    EXPECT_EQ(adamw(&AdamW::beta1, 1.0), "adamw: beta1 is 1; it must be in [0, 1)");
+    EXPECT_EQ(adamw(&AdamW::beta2, -0.5), "adamw: beta2 is -0.5; it must be in [0, 1)");
+    EXPECT_EQ(adamw(&AdamW::epsilon, infinity),
+              "adamw: epsilon is inf; it must be a finite number of at least 0");
+    EXPECT_EQ(adamw(&AdamW::weight_decay, std::numeric_limits<double>::quiet_NaN()),
+              "adamw: weight_decay is nan; it must be a finite number of at least 0");
+    EXPECT_EQ(adamw(&AdamW::reserved, 7u),
+              "adamw: reserved is 7; it must be 0; use vescomm_adamw_settings_init()");
+    const auto sgd = [](double momentum, double dampening, bool nesterov) {
+        return reason_of(*vescomm_optimizer_get_sgd(),
+                         sgd_settings(momentum, dampening, 0, nesterov, false));
+    };
+    EXPECT_EQ(sgd(-0.9, 0, false),
+              "sgd: momentum is -0.9; it must be a finite number of at least 0");
+    EXPECT_EQ(sgd(0.9, infinity, false), "sgd: dampening is inf; it must be a finite number");
+    EXPECT_EQ(sgd(0, 0, true), "sgd: momentum is 0; it must be above 0 with nesterov");
+    EXPECT_EQ(sgd(0.9, 0.5, true), "sgd: dampening is 0.5; it must be 0 with nesterov");
+}
+
 TEST(OptimizerKinds, MembersAfterAnOlderStructKeepTheirDefaults) {
     vescomm_sgd_settings_t settings = vescomm_sgd_settings_init();
     settings.struct_size = offsetof(vescomm_sgd_settings_t, momentum);
