@@ -51,7 +51,6 @@ void CallGroups::leave_repeated() {
 
 void CallGroups::add(const Call &call, const CallArguments &arguments) {
     if (!made_) leave_repeated();
-    made_->keys.reserve(made_->keys.size() + 1);
     made_->calls.push_back(call);
     try {
         made_->keys.emplace_back(arguments, calls_.ranks());
@@ -63,11 +62,18 @@ void CallGroups::add(const Call &call, const CallArguments &arguments) {
 
 void CallGroups::make_parts(CallGroup &group) {
     std::vector<std::vector<Call>> fused;
+    // Indices of `fused`. Messages, of which there may be many, do not fuse.
+    std::vector<std::size_t> collectives;
     for (const Call &call : group.calls) {
-        const auto same =
-            std::ranges::find_if(fused, [&](const auto &others) { return fuse(others[0], call); });
-        if (same != fused.end()) same->push_back(call);
-        else fused.push_back({call});
+        const bool message = is_message(call.options.collective);
+        const auto same = std::ranges::find_if(
+            collectives, [&](std::size_t at) { return !message && fuse(fused[at][0], call); });
+        if (same != collectives.end()) {
+            fused[*same].push_back(call);
+            continue;
+        }
+        if (!message) collectives.push_back(fused.size());
+        fused.push_back({call});
     }
     std::vector<std::unique_ptr<Request>> parts;
     for (const auto &together : fused) parts.push_back(calls_.request(together));

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A repeated call on arrays, or a repeated group of calls, allocates nothing.
+// A repeated call on arrays, or a repeated group of calls, allocates nothing, and a new group not
+// more than its calls need.
 #include <limits>
 
 #include "support/array_calls.h"
@@ -128,6 +129,27 @@ TEST(RepeatedAllocationsOfManyArrays, AreNone) {
                                          nullptr, nullptr));
         };
         EXPECT_EQ(allocations_of(exchange_all), 0U);
+    });
+}
+
+// Allocated bytes grow as the calls do: no call copies all earlier ones.
+TEST(AllocationsOfANewGroup, GrowWithItsCalls) {
+    run_array_ranks({Kind::node, {0, 0}}, [](vescomm_comm_t *comm) {
+        const auto bytes_of = [&](std::size_t calls) {
+            Floats data(calls, 1);
+            check(vescomm_group_begin(comm));
+            testing_support::fail_allocation(std::numeric_limits<std::uint64_t>::max(),
+                                             Failing::one);
+            for (float &one : data)
+                check(vescomm_all_reduce(comm, &one, &one, 1, VESCOMM_F32, VESCOMM_SUM, nullptr,
+                                         nullptr, nullptr));
+            const std::uint64_t bytes = testing_support::stop_failing().bytes;
+            check(vescomm_group_end(comm, nullptr));
+            EXPECT_EQ(data, Floats(calls, static_cast<float>(comm->value->ranks())));
+            return bytes;
+        };
+        const std::uint64_t few = bytes_of(1000);
+        EXPECT_LT(bytes_of(8000), 16 * few);
     });
 }
 

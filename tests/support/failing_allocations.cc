@@ -28,8 +28,9 @@ thread_local bool fails_later = false;
 thread_local Allocator counts = Allocator::all;
 thread_local Allocations counted;
 
-bool next_fails(Allocator allocator) noexcept {
+bool next_fails(Allocator allocator, std::size_t bytes) noexcept {
     if (!armed || sheltered > 0 || allocator != counts) return false;
+    counted.bytes += bytes;
     const std::uint64_t number = ++counted.made;
     const bool fails = number == fails_at || (fails_later && number > fails_at);
     if (!fails) return false;
@@ -74,8 +75,8 @@ using vescomm::internal::testing_support::next_fails;
 
 namespace {
 
-bool fails() noexcept {
-    return next_fails(Allocator::all);
+bool fails(std::size_t bytes) noexcept {
+    return next_fails(Allocator::all, bytes);
 }
 
 }  // namespace
@@ -83,19 +84,19 @@ bool fails() noexcept {
 extern "C" {
 
 void *malloc(std::size_t bytes) noexcept {
-    return fails() ? nullptr : __libc_malloc(bytes);
+    return fails(bytes) ? nullptr : __libc_malloc(bytes);
 }
 
 void *calloc(std::size_t count, std::size_t bytes) noexcept {
-    return fails() ? nullptr : __libc_calloc(count, bytes);
+    return fails(count * bytes) ? nullptr : __libc_calloc(count, bytes);
 }
 
 void *realloc(void *old, std::size_t bytes) noexcept {
-    return fails() ? nullptr : __libc_realloc(old, bytes);
+    return fails(bytes) ? nullptr : __libc_realloc(old, bytes);
 }
 
 void *memalign(std::size_t alignment, std::size_t bytes) noexcept {
-    return fails() ? nullptr : __libc_memalign(alignment, bytes);
+    return fails(bytes) ? nullptr : __libc_memalign(alignment, bytes);
 }
 
 void *aligned_alloc(std::size_t alignment, std::size_t bytes) noexcept {
@@ -113,14 +114,14 @@ int posix_memalign(void **made, std::size_t alignment, std::size_t bytes) noexce
 
 // libstdc++ implements the array and nothrow forms by calls of these.
 void *operator new(std::size_t bytes) {
-    void *made = next_fails(Allocator::cpp) ? nullptr : std::malloc(bytes);
+    void *made = next_fails(Allocator::cpp, bytes) ? nullptr : std::malloc(bytes);
     if (made == nullptr) throw std::bad_alloc();
     return made;
 }
 
 void *operator new(std::size_t bytes, std::align_val_t alignment) {
     const auto align = static_cast<std::size_t>(alignment);
-    void *made = next_fails(Allocator::cpp) ? nullptr : memalign(align, bytes);
+    void *made = next_fails(Allocator::cpp, bytes) ? nullptr : memalign(align, bytes);
     if (made == nullptr) throw std::bad_alloc();
     return made;
 }

@@ -27,6 +27,7 @@ void fail_allocation(std::uint64_t number, Failing failing,
 struct Allocations {
     std::uint64_t made = 0;
     std::uint64_t failed = 0;
+    std::uint64_t bytes = 0;  // of all that were made
 };
 // Allocations succeed again. Returns the counts since fail_allocation().
 Allocations stop_failing() noexcept;
