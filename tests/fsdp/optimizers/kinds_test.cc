@@ -212,7 +212,7 @@ TEST(OptimizerKinds, SayWhichMemberIsWrongWithItsValue) {
     EXPECT_EQ(adamw(&AdamW::beta2, -0.5), "adamw: beta2 is -0.5; it must be in [0, 1)");
     EXPECT_EQ(adamw(&AdamW::epsilon, infinity),
               "adamw: epsilon is inf; it must be a finite number of at least 0");
-    EXPECT_EQ(adamw(&AdamW::weight_decay, std::numeric_limits<double>::quiet_NaN()),
+    EXPECT_EQ(adamw(&AdamW::weight_decay, nan),
               "adamw: weight_decay is nan; it must be a finite number of at least 0");
     EXPECT_EQ(adamw(&AdamW::reserved, 7u),
               "adamw: reserved is 7; it must be 0; use vescomm_adamw_settings_init()");
